@@ -25,6 +25,9 @@ pub fn unsupported_type(document: Value<'_>) -> Option<&'static str> {
         ("audit.k8s.io", "Event" | "EventList") => Some(
             "an event of an audit log, not a manifest: `opgate replay` evaluates the writes of an audit log",
         ),
+        ("opgate.dev", "Recording" | "RecordedReview") => {
+            Some("a line of a recording, not a manifest: `opgate replay` evaluates its reviews")
+        }
         _ => None,
     }
 }

@@ -16,7 +16,7 @@ mod recorder;
 mod redact;
 mod sample;
 
-pub use decompress::{Decompressed, MAGIC, decompress};
+pub use decompress::{DecompressError, Decompressed, MAGIC, TextEnd, decompress};
 pub use format::{RecordedAnswer, RecordedLine, RecordedPolicy, RecordedReview, RecordingHeader};
 pub use output::Destination;
 pub use recorder::{Counts, Recorder, RecorderOptions, StartError};

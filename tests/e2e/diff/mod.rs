@@ -296,6 +296,35 @@ fn failed_comparison_exits_with_a_distinct_status() {
 }
 
 #[test]
+fn profile_of_a_recording_counts_wherever_its_header_is() {
+    let directory = directory_with_configurations("profile: auto\n", "profile: ocp-4.12\n");
+    let review =
+        std::fs::read(directory.path().join("reviews/013-delete-bundles-my-bundle.json")).unwrap();
+    let review: Value = serde_json::from_slice(&review).unwrap();
+    let version = "opgate.dev/v1alpha1";
+    let header = json!({
+        "apiVersion": version, "kind": "Recording", "version": "0.1.0", "digest": "", "policies": [],
+        "platform": {"profile": "ocp-4.12", "version": null, "olm": [], "rukpak": []},
+    });
+    let line = json!({
+        "apiVersion": version, "kind": "RecordedReview", "time": "", "review": review,
+        "answer": {"failure": ""},
+    });
+    let recording = format!("{header}\n{line}\n");
+    // A server that was killed leaves an empty file.
+    write(&directory, "rec/1.jsonl.zst", "");
+    write(&directory, "rec/2.jsonl", &recording);
+    for reviews in ["rec/2.jsonl", "rec", "-"] {
+        let arguments = ["diff", "old.yaml", "new.yaml", "--output", "json", "--reviews", reviews];
+        let output = opgate_with_input(directory.path(), &arguments, &recording);
+        let difference: Value = serde_json::from_str(&out(&output)).unwrap();
+        // Servers of that cluster have the same rules before and after.
+        assert_eq!(difference["rules"], json!([]), "{reviews}: {}", err(&output));
+        assert_eq!(difference["reviews"]["compared"], 1, "{reviews}");
+    }
+}
+
+#[test]
 fn a_component_is_compared_by_its_content() {
     let directory = directory();
     let policy = |module: &str| {

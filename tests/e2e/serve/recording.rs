@@ -104,6 +104,9 @@ async fn decisions_that_depend_on_the_cluster_are_repeated_from_the_recording() 
     let server = serve_with(BINARY, &cluster, &policies(), &arguments);
     wait_until("readiness", async || server.get("/readyz").await.0 == 200).await;
     let mut client = server.connect().await;
+    let mut selecting = group("d", "new", &[], GOOSE_API);
+    selecting["spec"] = json!({"selector": {"matchLabels": {"team": "d"}}});
+    let selecting: Value = serde_json::from_str(&create(&selecting, WriteMode::Persist)).unwrap();
     let mut allowed = Vec::new();
     for review in [
         // Denied because of a stored group, allowed, and denied because of the one that was just allowed.
@@ -113,18 +116,20 @@ async fn decisions_that_depend_on_the_cluster_are_repeated_from_the_recording() 
         create_bundle("1", "b", &good_spec()).to_string(),
         create_bundle("2", "b", &json!({"source": {"type": "image"}})).to_string(),
         secret().to_string(),
+        // The policy reads the namespaces that it selects. A recording has no line breaks in a review.
+        serde_json::to_string_pretty(&selecting).unwrap(),
     ] {
         let answer = client.post("/validate?timeout=1s", "application/json", review).await.unwrap();
         allowed.push(answer.response()["allowed"] == true);
     }
-    assert_eq!(allowed, [false, true, false, true, false, true]);
+    assert_eq!(allowed, [false, true, false, true, false, true, true]);
     let written = "opgate_recorded_reviews_total{result=\"written\"}";
-    wait_until("six reviews", async || server.metric(written).await == Some(6.0)).await;
+    wait_until("all reviews", async || server.metric(written).await == Some(7.0)).await;
     stop(server);
     drop(cluster);
 
     let reviews = recording.reviews();
-    assert_eq!(reviews.len(), 6);
+    assert_eq!(reviews.len(), 7);
     let reads = reviews[0]["reads"]["operator-group"].to_string();
     assert!(reads.contains("operatorgroups") && reads.contains(GOOSE_API), "{reads}");
     let pending = reviews[2]["pendingObjects"].to_string();
@@ -134,7 +139,7 @@ async fn decisions_that_depend_on_the_cluster_are_repeated_from_the_recording() 
 
     let (code, said) = recording.run("replay --verify-recorded rec");
     assert_eq!(
-        (code, said.contains("6 decided as recorded, 0 differently")),
+        (code, said.contains("7 decided as recorded, 0 differently")),
         (Some(0), true),
         "{said}"
     );
@@ -157,7 +162,7 @@ async fn decisions_that_depend_on_the_cluster_are_repeated_from_the_recording() 
     fs::write(&old, policies()).unwrap();
     let (code, said) = recording.run(&format!("diff --reviews rec {} {config}", old.display()));
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("reviews: 6 compared, 2 decided otherwise"), "{said}");
+    assert!(said.contains("reviews: 7 compared, 2 decided otherwise"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -372,6 +377,88 @@ async fn recording_of_a_killed_server_has_its_complete_lines() {
     let (code, said) = recording.run("replay --verify-recorded rec");
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("it ends early") && said.contains("1 decided as recorded"), "{said}");
+}
+
+/// A recording of two reviews by a server with one policy, which reads nothing.
+async fn record_two_reviews(recording: &Recording) {
+    let server = recording.serve(Some(&configuration(&[builtin_policy()])), &[]);
+    let mut client = server.connect().await;
+    client.review(create_bundle("1", "b", &good_spec()).to_string()).await.unwrap();
+    client.review(create(&group("a", "g", &["a"], ""), WriteMode::Persist)).await.unwrap();
+    stop(server);
+    assert_eq!(recording.reviews().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_files_with_the_lines_of_a_recording_are_read() {
+    let recording = Recording::new();
+    record_two_reviews(&recording).await;
+    let file = fs::read_dir(recording.path()).unwrap().next().unwrap().unwrap().path();
+    let compressed = fs::read(file).unwrap();
+    let text = String::from_utf8(zstd::decode_all(&compressed[..]).unwrap()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = directory.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    };
+    // As jq writes it.
+    write("spaces.jsonl", text.replace("{\"", "{ \"").replace(",\"", ", \"").as_bytes());
+    write("spaces.json", text.replace("{\"", "{\n \"").replace(",\"", ",\r\n \"").as_bytes());
+    // A server still writes it.
+    write("cut.jsonl", text.split_at(text.len() - 30).0.as_bytes());
+    // The first file has nothing yet.
+    write("two/recording-1.jsonl.zst", b"");
+    write("two/recording-2.jsonl.zst", &compressed);
+    write("damaged.jsonl.zst", &[&compressed[..], b"of another program"].concat());
+    write("tail.jsonl", text.split_once('\n').unwrap().1.as_bytes());
+    let whole = "2 decided as recorded, 0 differently";
+    for (path, code, expected) in [
+        ("spaces.jsonl", 0, [whole, ""]),
+        ("spaces.json", 0, [whole, ""]),
+        ("cut.jsonl", 0, ["1 decided as recorded, 0 differently", "cut.jsonl: it ends early"]),
+        ("two", 0, [whole, "two/recording-1.jsonl.zst: it ends early"]),
+        ("damaged.jsonl.zst", 2, [whole, "damaged.jsonl.zst: damaged: "]),
+        ("tail.jsonl", 1, ["differently", "tail.jsonl:1: no line `Recording` before it"]),
+    ] {
+        let line = ["replay", "--verify-recorded", path];
+        let output = command(directory.path(), &line).output().unwrap();
+        let said = err(&output);
+        assert_eq!(output.status.code(), Some(code), "{path}: {}{said}", out(&output));
+        assert!(expected.iter().all(|text| said.contains(text)), "{path}: {said}");
+        assert!(!said.contains("--max-input-size"), "{path}: {said}");
+    }
+    let output = command(directory.path(), &["check", "spaces.json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("a line of a recording, not a manifest"), "{}", err(&output));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_whose_reads_were_not_recorded_are_named() {
+    let recording = Recording::new();
+    record_two_reviews(&recording).await;
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, policies: &[Value]| {
+        let path = directory.path().join(name);
+        fs::write(&path, configuration(policies)).unwrap();
+        path.display().to_string()
+    };
+    let groups = json!({"name": "operator-group", "limits": {"time": "20s"}});
+    let old = write("old.yaml", &[builtin_policy()]);
+    let new = write("new.yaml", &[builtin_policy(), groups]);
+    for (line, expected) in [
+        ("replay rec".to_owned(), false),
+        (format!("replay --config {new} rec"), true),
+        (format!("diff --fail-on never --reviews rec {old} {new}"), true),
+        (format!("diff --fail-on never --reviews rec {old} {old}"), false),
+    ] {
+        let (code, said) = recording.run(&line);
+        assert_eq!(code, Some(0), "{line}: {said}");
+        let warning =
+            "not evaluated: they read objects that the recording does not have rules=\"OPG-01";
+        assert_eq!(said.contains(warning), expected, "{line}: {said}");
+        assert_eq!(said.contains("reviews=1"), expected, "{line}: {said}");
+    }
 }
 
 #[test]

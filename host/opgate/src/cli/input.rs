@@ -4,6 +4,7 @@
 //! Directories are read recursively in the order of names. Every review keeps its source; unreadable input is
 //! reported and the remaining files are read.
 
+use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use opgate_files::directory::{DirectoryListing, Entry};
 use opgate_input::read::{FilePath, ReadPurpose, Reader};
 use opgate_input::yaml::{self, YamlError};
 use opgate_platform::files::display_path;
+use opgate_recording::{DecompressError, Decompressed, RecordedLine, TextEnd};
 use opgate_text::lines::{Lines, character_column, count_characters};
 
 /// The reason why an item has no review and no object, as a complete line.
@@ -166,7 +168,7 @@ impl Input {
             && is_same()
     }
 
-    fn bytes(&self, reader: &Reader) -> io::Result<Vec<u8>> {
+    fn text(&self, reader: &Reader) -> io::Result<InputText> {
         let opened = match &self.origin {
             Origin::Stdin => {
                 let bytes = reader.read_stdin()?;
@@ -174,7 +176,7 @@ impl Input {
                 return if is_compressed {
                     Err(io::Error::other(COMPRESSED_STDIN))
                 } else {
-                    Ok(bytes)
+                    Ok(InputText { bytes, damage: None })
                 };
             }
             Origin::Named => FilePath::Named(&self.path).open()?,
@@ -190,23 +192,46 @@ impl Input {
             let compressed = reader.read(opened, false, ReadPurpose::Scan)?;
             return self.decompress(&compressed, &reader.with_full_budget());
         }
-        reader.read(opened, true, ReadPurpose::Keep)
+        let bytes = reader.read(opened, true, ReadPurpose::Keep)?;
+        Ok(InputText { bytes, damage: None })
     }
 
-    fn decompress(&self, compressed: &[u8], reader: &Reader) -> io::Result<Vec<u8>> {
+    fn decompress(&self, compressed: &[u8], reader: &Reader) -> io::Result<InputText> {
         // One file is in memory at a time.
         let found = opgate_recording::decompress(compressed, reader.remaining_bytes());
-        let found = found.map_err(|error| {
-            io::Error::other(format!("{error}: allow more with --max-input-size"))
+        let Decompressed { bytes, end } = found.map_err(|error| {
+            let hint = match error {
+                DecompressError::TooLarge(_) => ": allow more with --max-input-size",
+                DecompressError::Broken(_) => "",
+            };
+            io::Error::other(format!("{error}{hint}"))
         })?;
-        if found.is_cut {
-            tracing::warn!(
-                "{}: it ends early, because a server still writes it or was killed: its complete lines are evaluated",
-                self.path.display()
-            );
-        }
-        Ok(found.bytes)
+        let damage = match end {
+            TextEnd::Complete => None,
+            TextEnd::Cut => {
+                warn_of_cut(&display_path(&self.path));
+                None
+            }
+            TextEnd::Damaged(error) => Some(format!(
+                "damaged: {error}: only its first {} lines are evaluated",
+                memchr::memchr_iter(b'\n', &bytes).count()
+            )),
+        };
+        Ok(InputText { bytes, damage })
     }
+}
+
+/// The text of a file.
+struct InputText {
+    bytes: Vec<u8>,
+    /// Why the text is not all of the file, if it is not.
+    damage: Option<String>,
+}
+
+fn warn_of_cut(source: &str) {
+    tracing::warn!(
+        "{source}: it ends early, because a server still writes it or was killed: its complete lines are evaluated"
+    );
 }
 
 const COMPRESSED_STDIN: &str =
@@ -284,24 +309,22 @@ fn is_review_file(path: &Path) -> bool {
 /// Returns the reviews of one file.
 pub(super) fn read(input: &Input, reader: &Reader) -> Vec<ReviewItem> {
     let source = display_path(&input.path);
-    match input.bytes(reader) {
-        Ok(bytes) => split(&source, &extension(&input.path), bytes),
-        Err(error) => {
-            vec![ReviewItem {
-                text: Err(InputError::Line(format!("{source}: {error}"))),
-                file: source.clone(),
-                source,
-                lines_before: 0,
-                columns_before: 0,
-                line_count: None,
-            }]
+    match input.text(reader) {
+        Ok(InputText { bytes, damage }) => {
+            let mut items = split(&source, &extension(&input.path), bytes);
+            items.extend(damage.map(|error| ReviewItem::unreadable(&source, &error)));
+            items
         }
+        Err(error) => vec![ReviewItem::unreadable(&source, &error)],
     }
 }
 
 fn split(source: &str, ending: &str, mut bytes: Vec<u8>) -> Vec<ReviewItem> {
     if bytes.starts_with(BYTE_ORDER_MARK) {
         bytes.drain(..BYTE_ORDER_MARK.len());
+    }
+    if remove_cut_line(&mut bytes) {
+        warn_of_cut(source);
     }
     let first = bytes.iter().find(|b| !b.is_ascii_whitespace());
     let is_yaml = matches!(ending, "yaml" | "yml")
@@ -325,6 +348,21 @@ fn split(source: &str, ending: &str, mut bytes: Vec<u8>) -> Vec<ReviewItem> {
         columns_before: 0,
         line_count: Some(lines),
     }]
+}
+
+/// Removes the last line of a recording without its end, as of one that a server still writes. Returns whether it did.
+fn remove_cut_line(bytes: &mut Vec<u8>) -> bool {
+    if !bytes.starts_with(RecordedLine::START) {
+        return false;
+    }
+    let Some(newline) = memchr::memrchr(b'\n', bytes) else { return false };
+    let last = bytes.get(newline + 1..).unwrap_or_default().trim_ascii();
+    let is_cut = serde_json::from_slice::<IgnoredAny>(last).is_err_and(|error| error.is_eof());
+    let is_cut = is_cut && !last.is_empty();
+    if is_cut {
+        bytes.truncate(newline + 1);
+    }
+    is_cut
 }
 
 /// Reports whether the first line is a whole object and another one follows.
@@ -441,6 +479,18 @@ fn split_yaml(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
 }
 
 impl ReviewItem {
+    /// Creates the item of a file that cannot be read.
+    fn unreadable(source: &str, error: &dyn fmt::Display) -> Self {
+        Self {
+            source: source.to_owned(),
+            text: Err(InputError::Line(format!("{source}: {error}"))),
+            file: source.to_owned(),
+            lines_before: 0,
+            columns_before: 0,
+            line_count: None,
+        }
+    }
+
     /// Returns its location in the file.
     pub(super) fn line_range(&self) -> LineRange {
         let line = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);

@@ -149,13 +149,6 @@ impl DiffSide {
     }
 }
 
-/// Returns the header with which a path begins, if it is a recording. Standard input can be read only once.
-fn first_header(path: &Path, reader: &Reader) -> Option<RecordingHeader> {
-    let (files, _) = input::list_files(&[path.to_path_buf()]).ok().filter(|_| !is_stdin(path))?;
-    let items = input::read(files.first()?, reader);
-    recording_header(items.first()?)
-}
-
 fn is_stdin(path: &Path) -> bool {
     path == Path::new(STDIN)
 }
@@ -180,7 +173,10 @@ impl Diff {
             return Err(CommandError::usage(anyhow::anyhow!(error)));
         }
         let config = ConfigArgs { config: None, cache_dir, registry };
-        let header = reviews.first().and_then(|path| first_header(path, &read.reader()));
+        let reader = read.reader();
+        let files = input::list_review_files(&reviews)?;
+        let mut items = files.iter().flat_map(|file| input::read(file, &reader)).peekable();
+        let header = items.peek().and_then(recording_header);
         let read_side = |path: &Path| {
             let side = DiffSide::read(path, &config)?;
             Ok::<_, CommandError>(side.with_platform_of(header.as_ref()))
@@ -196,7 +192,6 @@ impl Diff {
         let mut difference = Difference::of(&facts.0, &facts.1);
         let mut outcome = ExitStatus::Ok;
         if !reviews.is_empty() {
-            let reader = read.reader();
             let from_files = header.as_ref().is_some_and(|header| header.from_files);
             if !cluster_state.is_empty() || from_files {
                 // Reads that need no permission are compared, too.
@@ -206,7 +201,7 @@ impl Diff {
                 snapshot.replace_state(sets.0.cluster());
                 snapshot.replace_state(sets.1.cluster());
             }
-            let decided = ReviewDifferences::decide(&sets.0, &sets.1, &reviews, &reader)?;
+            let decided = ReviewDifferences::decide(&sets.0, &sets.1, items)?;
             outcome = decided.outcome;
             difference.reviews = Some(decided);
         }

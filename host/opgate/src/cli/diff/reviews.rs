@@ -1,22 +1,20 @@
 //! Recorded reviews, decided by both sides. What two decisions are is kept, and no review.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 use crate::cli::exit::{CommandError, ExitStatus};
 use crate::cli::explanation::not_evaluated_reason;
-use crate::cli::input;
+use crate::cli::input::ReviewItem;
 use crate::cli::report::review_record::{InputType, ReviewRecord};
-use crate::cli::review_input::{InputLines, ReviewFactory, ReviewInput};
+use crate::cli::review_input::{InputLines, MissingReads, ReviewFactory, ReviewInput};
 use crate::cli::runtime;
 use crate::cli::verbosity::note;
 use opgate_admission::policy::PolicySet;
 use opgate_admission::review::Review;
-use opgate_input::read::Reader;
 
 /// No client waits for these decisions; the limits of the policies still apply.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(3_600);
@@ -70,19 +68,20 @@ pub(super) struct ViolationCount {
 }
 
 impl ReviewDifferences {
+    /// Decides the reviews of items by both sides.
+    ///
     /// # Errors
-    /// If a path does not exist, or there is no review in any.
+    /// If there is no review in any.
     pub(super) fn decide(
         old: &PolicySet,
         new: &PolicySet,
-        paths: &[PathBuf],
-        reader: &Reader,
+        items: impl Iterator<Item = ReviewItem>,
     ) -> Result<Self, CommandError> {
-        let files = input::list_review_files(paths)?;
         let mut reviews = Self { compared: 0, different: Vec::new(), outcome: ExitStatus::Ok };
         let mut has_decisions = false;
         let (mut factory, mut lines) = (ReviewFactory::default(), InputLines::default());
-        for item in files.iter().flat_map(|file| input::read(file, reader)) {
+        let mut missing_reads = MissingReads::default();
+        for item in items {
             let all = factory.create_reviews(&item).unwrap_or_else(|why| {
                 reviews.add_unreadable(&why);
                 Vec::new()
@@ -92,7 +91,9 @@ impl ReviewDifferences {
                 match taken.review() {
                     Ok(review) => {
                         let decide = |set| runtime::block_on(decide(set, &review, &taken));
-                        let (old, new) = (decide(old)?, decide(new)?);
+                        let ((old, mut missing), (new, more)) = (decide(old)?, decide(new)?);
+                        missing.extend(more);
+                        missing_reads.add(missing);
                         has_decisions = true;
                         if is_unevaluated_event(&taken, [&old, &new]) {
                             factory.set_unevaluated_event();
@@ -107,6 +108,7 @@ impl ReviewDifferences {
             }
         }
         lines.finish();
+        missing_reads.warn();
         if let Some(line) = factory.audit_log_summary() {
             note(line);
         }
@@ -152,14 +154,20 @@ impl ReviewDifferences {
     }
 }
 
-async fn decide(set: &PolicySet, review: &Review<'_>, taken: &ReviewInput) -> ReviewRecord {
+/// Returns the decision of one side, and the rules for which the recording lacks reads.
+async fn decide(
+    set: &PolicySet,
+    review: &Review<'_>,
+    taken: &ReviewInput,
+) -> (ReviewRecord, BTreeSet<String>) {
     let started = Instant::now();
     let decided = taken.decide(review, set, None, started + REVIEW_TIMEOUT, &()).await;
     let reason = |decision| not_evaluated_reason(set, review, decision, taken.addressed());
     let not_evaluated = decided.as_ref().ok().and_then(reason);
+    let missing = decided.as_ref().map(MissingReads::rules_of).unwrap_or_default();
     let mut record = ReviewRecord::new(review, &taken.source, decided, started.elapsed());
     record.not_evaluated = not_evaluated;
-    record
+    (record, missing)
 }
 
 /// Reports whether a review is of an audit event that no rule of either side evaluates. Most events of a cluster

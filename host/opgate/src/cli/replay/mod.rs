@@ -32,7 +32,7 @@ use super::explanation::{self, Explanation, Trace};
 use super::fail_on::FailOn;
 use super::report::level::MinEffect;
 use super::report::{Format, UnreadableInput, describe_paths};
-use super::review_input::{InputLines, ReviewFactory, ReviewInput};
+use super::review_input::{InputLines, MissingReads, ReviewFactory, ReviewInput};
 use super::{input, runtime};
 use crate::cli::args::{ConfigArgs, ReadArgs};
 use crate::cli::exit::{CommandError, ExitStatus};
@@ -365,6 +365,7 @@ impl Run<'_> {
                 if source == Source::Absent { "; name files with --cluster-state" } else { "" };
             tracing::warn!(rules, "not evaluated: they need other objects of a cluster{with}");
         }
+        self.replayer.missing_reads.warn();
         if !has_decisions && self.outcome == ExitStatus::Ok {
             let text = if self.factory.recording_header().is_some() {
                 "the recording has no review"
@@ -422,6 +423,7 @@ struct Replayer {
     policies: Option<String>,
     /// Rules that were not evaluated.
     skipped_rules: BTreeSet<String>,
+    missing_reads: MissingReads,
 }
 
 /// A decision of this process.
@@ -442,8 +444,15 @@ impl Replayer {
     ) -> Self {
         let policies = comparison.and_then(Comparison::policies).map(str::to_owned);
         let with_responses = comparison.is_some();
-        let skipped_rules = BTreeSet::new();
-        Self { set, apply_allowed, explain, with_responses, policies, skipped_rules }
+        Self {
+            set,
+            apply_allowed,
+            explain,
+            with_responses,
+            policies,
+            skipped_rules: BTreeSet::new(),
+            missing_reads: MissingReads::default(),
+        }
     }
 
     async fn decide(&mut self, taken: &ReviewInput) -> Result<LocalDecision, ReviewError> {
@@ -459,6 +468,7 @@ impl Replayer {
         }
         let (mut unevaluated, decision) = (None, decided.as_ref().ok());
         if let Some(decision) = decision {
+            self.missing_reads.add(MissingReads::rules_of(decision));
             let skipped = decision.skipped.iter().filter(|_| taken.recorded.is_none());
             self.skipped_rules.extend(skipped.map(|skipped| skipped.rule.clone()));
             unevaluated =

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use opgate_admission::policy::PolicySet;
 use opgate_recording::{RecordedAnswer, RecordingHeader};
-use opgate_text::one_line;
 use opgate_text::printed::Form;
+use opgate_text::{one_line, without_space};
 
 use super::LocalDecision;
 use super::against::AdmissionResponse;
@@ -161,10 +161,15 @@ fn write_lines<'l>(
     Ok(())
 }
 
-/// Whether the server would send the same bytes again.
+/// Whether the server would send the same bytes again. A recording can have been written again by another program,
+/// such as jq: white space between values does not count.
 fn is_same(answer: &RecordedAnswer, local: &LocalDecision) -> bool {
     match (answer, &local.response) {
-        (RecordedAnswer::Response(before), Some(now)) => before.get().as_bytes() == now.as_slice(),
+        (RecordedAnswer::Response(before), Some(now)) => {
+            let before = before.get();
+            before.as_bytes() == now.as_slice()
+                || without_space(before).as_bytes() == now.as_slice()
+        }
         (RecordedAnswer::Failure(before), None) => {
             let error = local.record.error.as_ref();
             error

@@ -10,6 +10,7 @@
 //! ```
 
 mod audit_log;
+mod missing_reads;
 mod object_versions;
 mod recording;
 mod watch;
@@ -28,6 +29,7 @@ use opgate_recording::{RecordedLine, RecordingHeader};
 use opgate_text::one_line;
 
 use self::audit_log::AuditLog;
+pub(super) use self::missing_reads::MissingReads;
 use self::recording::RecordingLines;
 pub(super) use self::recording::{
     RecordedDecision, recorded_configuration, with_recorded_platform,
@@ -260,6 +262,11 @@ impl ReviewFactory {
         };
         let line = self.recording.read(json).map_err(|error| fail(&error))?;
         let Some((text, recorded)) = line else { return Ok(Vec::new()) };
+        if recorded.header.is_none() && self.recording.is_first_without_header() {
+            tracing::warn!(
+                "{source}: no line `Recording` before it, as at the beginning of each file: the policies of --config, by default all built-in ones, decide"
+            );
+        }
         let text = review::text(text.into_bytes()).map_err(|error| fail(&error))?;
         let review = Review::read_recorded(&text).map_err(|error| fail(&error))?;
         let line = describe_review(source, "a recorded review", &review);

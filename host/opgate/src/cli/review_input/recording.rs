@@ -39,9 +39,16 @@ pub(in crate::cli) struct RecordedDecision {
 #[derive(Debug, Default)]
 pub(super) struct RecordingLines {
     header: Option<Arc<RecordingHeader>>,
+    /// Whether a review without a header was read.
+    has_no_header: bool,
 }
 
 impl RecordingLines {
+    /// Reports whether no review without a header was read before.
+    pub(super) fn is_first_without_header(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_no_header, true)
+    }
+
     /// Returns the last header.
     pub(super) fn header(&self) -> Option<&Arc<RecordingHeader>> {
         self.header.as_ref()
