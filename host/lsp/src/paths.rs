@@ -58,6 +58,16 @@ pub fn file_kind(path: &Path, text: &str, outline: &Outline) -> FileKind {
     FileKind::Objects
 }
 
+/// Returns whether a text has objects or blobs of a catalog, also if the rest of it is half-written.
+#[must_use]
+pub fn has_subjects(text: &str, outline: &Outline) -> bool {
+    outline.documents().any(|document| {
+        let text_at = |name: &str| outline.text_at(text, document, &[name]);
+        text_at("apiVersion").is_some() && text_at("kind").is_some()
+            || text_at("schema").is_some_and(|schema| schema.starts_with("olm."))
+    })
+}
+
 /// Returns whether a file can be checked, by its name.
 #[must_use]
 pub fn is_document(path: &Path) -> bool {
@@ -68,6 +78,20 @@ pub fn is_document(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn half_written_objects_are_subjects() {
+        for (text, expected) in [
+            ("apiVersion: v1\nkind: Pod\nmetadata: {name: [}\n", true),
+            ("a: 1\n---\nschema: olm.channel\nentries: [\n", true),
+            ("{\"apiVersion\": \"v1\", \"kind\": \"Pod\", ", true),
+            ("values:\n  apiVersion: v1\n  kind: [\n", false),
+            ("schema: https://example.com\na: [\n", false),
+            ("", false),
+        ] {
+            assert_eq!(has_subjects(text, &Outline::of(text)), expected, "{text}");
+        }
+    }
 
     #[test]
     fn kind_follows_from_path_and_text() {

@@ -187,6 +187,9 @@ fn session_ends_with_its_editor() {
     assert_eq!(late["error"]["code"], -32_600, "{late}");
     editor.send(&json!({"method": "exit"}));
     assert_eq!(editor.wait(), Some(0));
+    let mut editor = Editor::open(BINARY, directory.path());
+    editor.send(&json!({"method": "exit"}));
+    assert_eq!(editor.wait(), Some(1));
 }
 
 /// File, line from 1, and rule.
@@ -341,10 +344,14 @@ fn file_outside_of_the_workspace_has_findings_while_it_is_open() {
     let (workspace, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let outside = outside.path().canonicalize().unwrap();
     let uri = |name: &str| format!("file://{}", outside.join(name).display());
-    for name in ["a.yaml", "b.yaml"] {
+    for name in ["a.yaml", "b.yaml", "c.yaml"] {
         fs::write(outside.join(name), CATALOG_SOURCE).unwrap();
     }
     let mut editor = Editor::open(BINARY, &workspace.path().canonicalize().unwrap());
+    // Half-written from the beginning.
+    editor.open_text(&uri("c.yaml"), &format!("{CATALOG_SOURCE}x: [\n"));
+    let found = editor.findings(&uri("c.yaml"), 1);
+    assert!(json!(found).to_string().contains("not YAML"), "{found:?}");
     editor.open_text(&uri("a.yaml"), CATALOG_SOURCE);
     assert_eq!(editor.findings(&uri("a.yaml"), 1).len(), 1);
     editor.notify("textDocument/didClose", json!({"textDocument": {"uri": uri("a.yaml")}}));

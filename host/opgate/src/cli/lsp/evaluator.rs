@@ -18,7 +18,7 @@ use opgate_files::{CheckInputType, DetectedInput, parallel, waivers};
 use opgate_input::read::{DEFAULT_MAX_UNIT_BYTES, Reader, UnsavedTexts};
 use opgate_lsp::finding::Severity;
 use opgate_lsp::outline::Outline;
-use opgate_lsp::paths::{FileKind, file_kind};
+use opgate_lsp::paths::{FileKind, file_kind, has_subjects};
 
 use super::backlog::Backlog;
 use super::client::ClientOptions;
@@ -259,9 +259,7 @@ impl Evaluator {
             Some(_) => return false,
             None => None,
         };
-        let found = opgate_files::detect(path, &self.reader()).ok();
-        let found = found.and_then(|found| Some(found.inputs.into_iter().next()?.input_type));
-        let found = found.map(units::type_in_workspace);
+        let found = units::detect_file(path, &self.reader()).map(|unit| unit.input_type);
         (known.is_none() || known != found)
             && self.searched.insert(path.to_owned(), found) != Some(found)
     }
@@ -542,7 +540,14 @@ impl Evaluator {
                 let is_known =
                     unit.as_ref().is_some_and(|unit| self.evaluated.contains(&unit.path));
                 if let Some((line, column, message)) = error {
-                    let is_ours = is_known || unit.is_some() || self.evaluated.contains(path);
+                    let has_subjects = || {
+                        let text = text.as_deref().unwrap_or_default();
+                        has_subjects(text, &Outline::of(text))
+                    };
+                    let is_ours = is_known
+                        || unit.is_some()
+                        || self.evaluated.contains(path)
+                        || has_subjects();
                     if is_ours {
                         self.publish_syntax(path, line, column, &message);
                     }

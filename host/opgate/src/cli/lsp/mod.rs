@@ -52,7 +52,7 @@ Examples:
 Editors start this command. It reads the Language Server Protocol from standard input, and writes it to standard
 output. docs/editors.md has the configurations of Neovim, Helix, Emacs, VS Code and JetBrains.
 
-Exit status: 0 the editor ended it, 2 wrong usage or a broken connection.";
+Exit status: 0 the editor ended it, 1 without the request `shutdown` before, 2 wrong usage or a broken connection.";
 
 /// Arguments of `opgate lsp`.
 #[derive(Debug, Args)]
@@ -80,22 +80,22 @@ impl Lsp {
         let result = self.serve(&connection);
         drop(connection);
         let read = io_threads.join().context("the editor sent no message of the protocol");
-        result?;
+        let status = result?;
         read.map_err(CommandError::usage)?;
-        Ok(ExitStatus::Ok)
+        Ok(status)
     }
 
-    fn serve(&self, connection: &Connection) -> Result<(), CommandError> {
+    fn serve(&self, connection: &Connection) -> Result<ExitStatus, CommandError> {
         let Ok((id, parameters)) = connection.initialize_start() else {
             // The editor ended before it began.
-            return Ok(());
+            return Ok(ExitStatus::Ok);
         };
         let mut options = ClientOptions::of(&parameters);
         options.config = self.config.clone().or(options.config);
         options.cache_dir.clone_from(&self.cache_dir);
         let answer = client::initialize_result();
         if connection.initialize_finish(id, answer).is_err() {
-            return Ok(());
+            return Ok(ExitStatus::Ok);
         }
         let generation = Arc::new(AtomicU64::new(0));
         let (events, received) = mpsc::channel();
@@ -126,7 +126,8 @@ impl Lsp {
         reader.context("the system provides no thread").map_err(CommandError::engine)?;
         let sender = connection.sender.clone();
         let send = move |message| sender.send(message).is_ok();
-        Session::new(send, options, jobs, mailbox, generation).run(&received);
-        Ok(())
+        let is_in_order = Session::new(send, options, jobs, mailbox, generation).run(&received);
+        // The protocol has this status for `exit` without `shutdown`.
+        Ok(if is_in_order { ExitStatus::Ok } else { ExitStatus::Denied })
     }
 }

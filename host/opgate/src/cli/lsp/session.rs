@@ -75,15 +75,19 @@ impl Session {
         }
     }
 
-    /// Runs until the editor ends it.
-    pub(super) fn run(mut self, events: &Receiver<Event>) {
+    /// Runs until the editor ends it. Returns whether it did so in the order of the protocol, or is gone.
+    pub(super) fn run(mut self, events: &Receiver<Event>) -> bool {
+        let mut is_in_order = true;
         if self.state.options.can_watch_files {
             self.request("client/registerCapability", client::watch_registration());
         }
         while let Ok(event) = events.recv() {
             match event {
                 Event::Message(Message::Request(request)) => self.answer(request),
-                Event::Message(Message::Notification(note)) if note.method == "exit" => break,
+                Event::Message(Message::Notification(note)) if note.method == "exit" => {
+                    is_in_order = self.is_shut_down;
+                    break;
+                }
                 Event::Message(Message::Notification(note)) => self.take(note),
                 // Answers of the editor need no reaction.
                 Event::Message(Message::Response(_)) => {}
@@ -113,6 +117,7 @@ impl Session {
         self.generation.fetch_add(1, Ordering::Release);
         // The evaluator may have ended already.
         let _ = self.jobs.send(Job::Stop);
+        is_in_order
     }
 
     fn send(&self, message: Message) {

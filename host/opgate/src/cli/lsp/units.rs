@@ -11,12 +11,19 @@ use crate::cli::check::collected::waiver_directory;
 /// Maximum number of directories around a file in which a bundle is searched.
 const MAX_ANCESTORS: usize = 6;
 
-/// Returns the type of a file in a workspace: exported objects are manifests, which are never all objects of a cluster.
-pub(super) fn type_in_workspace(input_type: CheckInputType) -> CheckInputType {
-    match input_type {
+/// Returns a file as a unit; none if it is not checked. It does not search a directory, which some editors open like a
+/// file.
+pub(super) fn detect_file(path: &Path, reader: &Reader) -> Option<DetectedInput> {
+    if path.is_dir() {
+        return None;
+    }
+    let found = files::detect(path, reader).ok()?.inputs.into_iter().next()?;
+    // Exported objects are manifests in a workspace, which are never all objects of a cluster.
+    let input_type = match found.input_type {
         CheckInputType::Cluster => CheckInputType::Manifest,
         other => other,
-    }
+    };
+    Some(DetectedInput { input_type, ..found })
 }
 
 /// The units of a workspace.
@@ -75,13 +82,29 @@ impl Units {
                 return Some(input);
             }
         }
-        let found = files::detect(path, reader).ok()?.inputs.into_iter().next()?;
-        Some(DetectedInput { input_type: type_in_workspace(found.input_type), ..found })
+        detect_file(path, reader)
     }
 
     /// Returns the units whose waivers are in a directory.
     pub(super) fn with_waivers_in(&self, directory: &Path) -> Vec<DetectedInput> {
         let is_in = |input: &&DetectedInput| waiver_directory(input).as_deref() == Some(directory);
         self.all().filter(is_in).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn directory_is_not_searched_like_a_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("a.yaml");
+        fs::write(&file, "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n").unwrap();
+        let (units, reader) = (Units::default(), Reader::default());
+        assert_eq!(units.unit_of(&file, &reader).map(|unit| unit.path), Some(file));
+        assert_eq!(units.unit_of(directory.path(), &reader), None);
     }
 }
