@@ -17,6 +17,9 @@ use time::OffsetDateTime;
 const MAX_FILE_BYTES: u64 = 64 << 20;
 const MIN_FILES: u64 = 8;
 
+/// Maximum bytes on standard output after a header. Programs that collect it begin new files, too.
+const MAX_BYTES_WITHOUT_HEADER: usize = 4 << 20;
+
 /// Maximum age of the current file.
 const MAX_FILE_AGE: Duration = Duration::from_secs(3_600);
 
@@ -50,6 +53,16 @@ pub(crate) struct Output {
     current: Option<CurrentFile>,
     /// The next attempt after a failed one.
     paused_until: Option<Instant>,
+    stream: Stream,
+}
+
+/// The state of standard output.
+#[derive(Debug, Default)]
+struct Stream {
+    /// Whether a write failed: the last line can be incomplete, and a new header lost.
+    is_cut: bool,
+    /// Bytes since the last header.
+    bytes: usize,
 }
 
 struct CurrentFile {
@@ -88,7 +101,7 @@ impl Output {
             let (_, path) = create_file(directory)?;
             fs::remove_file(path)?;
         }
-        Ok(Self { destination, current: None, paused_until: None })
+        Ok(Self { destination, current: None, paused_until: None, stream: Stream::default() })
     }
 
     /// Writes a line of a review, after the header if it is the first one of a file.
@@ -114,6 +127,7 @@ impl Output {
     /// Ends a file that could not be written, and removes it if it is empty.
     fn end_failed(&mut self) {
         self.paused_until = Some(Instant::now() + RETRY_INTERVAL);
+        self.stream.is_cut = true;
         if let Some(current) = self.current.take()
             && current.encoder.get_ref().written == 0
         {
@@ -124,11 +138,7 @@ impl Output {
 
     fn write_lines(&mut self, header: &[u8], is_new_header: bool, line: &[u8]) -> io::Result<()> {
         if self.destination == Destination::Stdout {
-            let mut stdout = io::stdout().lock();
-            if is_new_header {
-                stdout.write_all(header)?;
-            }
-            return stdout.write_all(line);
+            return self.stream.write(&mut io::stdout().lock(), header, is_new_header, line);
         }
         if self.is_full() {
             self.finish()?;
@@ -191,10 +201,34 @@ impl Output {
         prune(directory, most.saturating_sub(self.max_file_bytes()))?;
         let (file, path) = create_file(directory)?;
         let file = CountingFile { file, written: 0 };
-        let encoder = zstd::Encoder::new(file, COMPRESSION_LEVEL)?;
+        let mut encoder = zstd::Encoder::new(file, COMPRESSION_LEVEL)?;
+        encoder.include_checksum(true)?;
         let current = self.current.insert(CurrentFile { encoder, path, started: Instant::now() });
         current.encoder.write_all(header)?;
         Ok(true)
+    }
+}
+
+impl Stream {
+    /// Writes a line, after its header if that is new or was long ago.
+    fn write(
+        &mut self,
+        out: &mut impl Write,
+        header: &[u8],
+        is_new_header: bool,
+        line: &[u8],
+    ) -> io::Result<()> {
+        if self.is_cut {
+            out.write_all(b"\n")?;
+        }
+        if is_new_header || self.is_cut || self.bytes >= MAX_BYTES_WITHOUT_HEADER {
+            out.write_all(header)?;
+            self.bytes = 0;
+        }
+        out.write_all(line)?;
+        self.bytes = self.bytes.saturating_add(line.len());
+        self.is_cut = false;
+        Ok(())
     }
 }
 
@@ -316,6 +350,34 @@ mod tests {
         let bytes = |entry: io::Result<fs::DirEntry>| entry.unwrap().metadata().unwrap().len();
         let total: u64 = fs::read_dir(directory.path()).unwrap().map(bytes).sum();
         assert!(total - (1 << 20) <= most + (32 << 10), "{total}");
+    }
+
+    #[test]
+    fn stream_repeats_its_header() {
+        let (mut stream, mut out) = (Stream::default(), Vec::new());
+        stream.write(&mut out, b"one\n", true, b"1\n").unwrap();
+        stream.write(&mut out, b"one\n", false, b"2\n").unwrap();
+        // The disk was full within the third line, and then for the second header.
+        out.extend_from_slice(b"{\"ha");
+        stream.is_cut = true;
+        stream.write(&mut out, b"two\n", false, b"4\n").unwrap();
+        stream.write(&mut out, b"two\n", false, b"5\n").unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "one\n1\n2\n{\"ha\ntwo\n4\n5\n");
+        let mut out = Vec::new();
+        let long = vec![b'x'; MAX_BYTES_WITHOUT_HEADER];
+        stream.write(&mut out, b"two\n", false, &long).unwrap();
+        assert_eq!(out.len(), long.len());
+        stream.write(&mut out, b"two\n", false, b"7\n").unwrap();
+        assert!(out.ends_with(b"xtwo\n7\n"));
+    }
+
+    #[test]
+    fn failed_write_cuts_the_stream() {
+        let mut output = Output::open(Destination::Stdout).unwrap();
+        assert!(!output.stream.is_cut);
+        output.end_failed();
+        assert!(output.write(b"", true, b"line\n").is_err(), "no attempt within a minute");
+        assert!(output.stream.is_cut);
     }
 
     #[test]
