@@ -5,7 +5,14 @@ use std::ops::Range;
 use lsp_types::Position;
 use ropey::Rope;
 
-use crate::text_document::AppliedEdit;
+/// A replaced part of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppliedEdit {
+    /// The bytes that were replaced.
+    pub replaced: Range<usize>,
+    /// The number of bytes that replace them.
+    pub inserted: usize,
+}
 
 /// A text to which changes are applied.
 pub(crate) struct TextChanges {

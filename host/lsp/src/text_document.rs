@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lsp_types::TextDocumentContentChangeEvent;
 
 use crate::lines::LineIndex;
+pub use crate::text_changes::AppliedEdit;
 use crate::text_changes::TextChanges;
 
 /// A text that an editor has open.
@@ -14,15 +15,6 @@ pub struct TextDocument {
     version: i32,
     text: Arc<str>,
     lines: LineIndex,
-}
-
-/// A replaced part of a text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AppliedEdit {
-    /// The bytes that were replaced.
-    pub replaced: Range<usize>,
-    /// The number of bytes that replace them.
-    pub inserted: usize,
 }
 
 impl TextDocument {
