@@ -1,6 +1,6 @@
 //! The most similar name: distances of Damerau and Levenshtein, bounded.
 
-/// Longest name that is compared, in bytes. The distance costs the product of both lengths.
+/// Longest name that is compared, in bytes. The distance costs a few steps for each.
 const MAX_NAME_BYTES: usize = 64;
 /// Most candidates that are compared: among more, a name is a guess.
 const MAX_CANDIDATES: usize = 256;
@@ -41,10 +41,14 @@ fn distance(from: &str, to: &str, limit: usize) -> Option<usize> {
     }
     for (i, a) in from.iter().enumerate() {
         let mut row: Row = [u8::MAX; ROW_LENGTH];
-        let mut left = i + 1;
+        // Prefixes whose lengths differ by more than the limit have a larger distance.
+        let start = i.saturating_sub(limit);
+        let mut left = if start == 0 { i + 1 } else { usize::MAX / 2 };
         let mut lowest = left;
-        set(&mut row, 0, left);
-        for (j, b) in to.iter().enumerate() {
+        if start == 0 {
+            set(&mut row, 0, left);
+        }
+        for (j, b) in to.iter().enumerate().take(i + limit + 1).skip(start) {
             let replaced = get(&last, j) + usize::from(a != b);
             let mut cost = replaced.min(get(&last, j + 1) + 1).min(left + 1);
             let is_swap = i > 0 && j > 0 && from.get(i - 1) == Some(b) && to.get(j - 1) == Some(a);
@@ -96,6 +100,19 @@ mod tests {
             ("image", None),
         ] {
             assert_eq!(nearest(name, names.into_iter()), expected, "{name}");
+        }
+        let long = "abcdefgh".repeat(7);
+        for (name, is_near) in [
+            (format!("x{long}y"), true),
+            (format!("{long}xy"), true),
+            (format!("xy{long}"), true),
+            (long.replacen("ab", "", 1), true),
+            (long.replacen("ab", "ba", 2), true),
+            (format!("x{}", long.replacen("abc", "", 1)), false),
+            (format!("xy{long}z"), false),
+            (long.replacen('h', "x", 3), false),
+        ] {
+            assert_eq!(nearest(&name, [&*long].into_iter()).is_some(), is_near, "{name}");
         }
         assert_eq!(nearest(&"r".repeat(65), [&*"r".repeat(64)].into_iter()), None);
     }
