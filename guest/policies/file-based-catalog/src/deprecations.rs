@@ -448,6 +448,10 @@ pub(crate) fn check_references(
             report.add(&FBC_47, field, message);
             continue;
         }
+        // A channel is deprecated once.
+        let of_channels = deprecations.references.iter();
+        let of_channels = of_channels.filter(|(_, schema, _)| schema == blob::CHANNEL);
+        let mut taken: BTreeSet<&str> = of_channels.map(|(.., name)| name.as_str()).collect();
         for (index, schema, name) in &deprecations.references {
             let (kind, names) = match schema.as_str() {
                 blob::CHANNEL => ("channel", channels),
@@ -471,6 +475,9 @@ pub(crate) fn check_references(
                     }
                     let names: Vec<&str> = names.iter().copied().collect();
                     let meant = corrections::nearest(name, &names)?;
+                    if !taken.insert(meant) {
+                        return None;
+                    }
                     let blob = deprecations.at;
                     let entry = format!("/spec/blobs/{blob}/value/entries/{index}");
                     Some(corrections::propose(format!("{entry}/reference/name"), meant))
