@@ -10,7 +10,6 @@ mod image;
 mod kinds;
 mod mutate;
 mod new_rule;
-mod notices;
 #[path = "../../host/builtin-components/policies.rs"]
 mod policies;
 mod source;

@@ -9,8 +9,7 @@ use anyhow::{Context as _, Result};
 use super::platform::{Os, Platform};
 use super::program::Requirements;
 use crate::archive::{Entry, gzip, tar, zip};
-use crate::image::command_output;
-use crate::notices;
+use crate::image::{command_output, notices};
 
 /// Shells, and how they name the files of completions.
 const SHELLS: [(&str, &str); 5] = [

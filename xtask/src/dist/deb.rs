@@ -9,7 +9,7 @@ use super::platform::{LIBGCC, Platform};
 use super::program::Requirements;
 use super::{Package, Release, version};
 use crate::archive::{Entry, ar, gzip, tar};
-use crate::notices;
+use crate::image::notices;
 
 /// Completions, and where Debian's shells find them.
 const COMPLETIONS: [(&str, &str); 3] = [

@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 
 use super::platform::{Os, Platform};
 use super::{Archive, Package, Release, archive};
-use crate::image::digest;
-use crate::notices;
+use crate::image::{digest, notices};
 
 /// Returns all of them; the archives are at `url`.
 pub(super) fn all(release: &Release<'_>, archives: &[Archive], url: &str) -> Vec<Package> {

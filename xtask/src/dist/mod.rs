@@ -29,8 +29,7 @@ use serde_json::{Value, json};
 use self::archive::{Content, Documents};
 use self::platform::{Os, PLATFORMS, Platform};
 use self::program::Requirements;
-use crate::image::{ImageMetadata, digest, sbom};
-use crate::notices;
+use crate::image::{ImageMetadata, digest, notices, sbom};
 
 /// Directory of the files, below the root of the workspace.
 const DEFAULT_OUTPUT_DIR: &str = "target/release-files";

@@ -8,7 +8,7 @@ use super::archive::Content;
 use super::platform::{PLATFORMS, Platform};
 use super::{Package, Release};
 use crate::archive::{Entry, gzip, tar};
-use crate::notices;
+use crate::image::notices;
 
 const PROGRAM: &str = include_str!("templates/opgate.js");
 /// The oldest Node.js that the program of the package runs with.

@@ -213,7 +213,7 @@ fn pipelines_install_the_version_of_this_source() {
         let default = input.lines().find_map(|line| line.trim().strip_prefix("default: "));
         assert_eq!(default, Some(version), "{path}");
     }
-    // The component takes an archive that is made, for each processor.
+    // The component installs an archive of a platform, on each processor.
     let component = read("deploy/gitlab/templates/check.yml");
     let name = component.lines().find_map(|line| line.trim().strip_prefix("- name=")).unwrap();
     for platform in PLATFORMS.iter().filter(|platform| platform.os == Os::LinuxMusl) {

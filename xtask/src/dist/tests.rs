@@ -227,7 +227,7 @@ fn packages_without_an_address_of_the_archives_are_refused() {
     );
 }
 
-/// A source without an address is named by no package, rather than by one of somebody else.
+/// A source without an address is named by no package, rather than by a placeholder.
 #[test]
 fn packages_name_only_a_source_that_is_known() {
     let unknown = Release { homepage: None, ..release() };

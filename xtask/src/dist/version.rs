@@ -1,4 +1,4 @@
-//! The version of a release, as package managers write it. npm, Homebrew, krew and Nix take it as it is.
+//! The version of a release, as package managers write it. It is unchanged for npm, Homebrew, krew and Nix.
 
 use anyhow::{Context as _, Result, ensure};
 

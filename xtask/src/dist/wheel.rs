@@ -11,7 +11,7 @@ use super::archive::Content;
 use super::platform::Platform;
 use super::{Package, Release, version};
 use crate::archive::{Entry, zip};
-use crate::notices;
+use crate::image::notices;
 
 const MAIN: &str = include_str!("templates/__main__.py");
 /// The oldest Python that runs `python -m opgate`.

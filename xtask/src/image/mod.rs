@@ -16,6 +16,7 @@ pub(crate) mod build;
 mod check;
 mod files;
 mod layout;
+pub(crate) mod notices;
 mod platform;
 pub(crate) mod sbom;
 
@@ -179,7 +180,9 @@ fn build_layout(
     let mut images = Vec::new();
     for &arch in arches {
         let binary = build::binary(root, about, arch)?;
-        let (sbom, notices) = sbom::of(root, about, arch)?;
+        let sbom = sbom::of(root, about, arch)?;
+        let (data, libraries) = ([sbom::CA_CERTIFICATES_CRATE], [sbom::libc_component(arch)?]);
+        let notices = notices::of(root, arch.triple(), &data, &libraries)?;
         images.push(image(root, about, arch, &binary, sbom, &notices)?);
     }
     layout(about, &images, tag)

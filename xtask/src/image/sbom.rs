@@ -19,12 +19,12 @@ use serde_json::{Value, json};
 
 use super::platform::Arch;
 use super::{ImageMetadata, cargo, command_output, digest};
-use crate::{notices, policies};
+use crate::policies;
 
 /// Target of the policies.
 pub(crate) const GUEST_TARGET: &str = "wasm32-unknown-unknown";
 /// The crate with the CA certificates, which `files` takes.
-const CA_CERTIFICATES_CRATE: &str = "webpki-root-certs";
+pub(super) const CA_CERTIFICATES_CRATE: &str = "webpki-root-certs";
 
 /// A crate, as `cargo tree` names it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,11 +74,9 @@ impl Graph {
     }
 }
 
-/// Returns the SBOM of the image for a platform, and the notices of the licences in it.
-pub(super) fn of(root: &Path, metadata: &ImageMetadata, arch: Arch) -> Result<(Vec<u8>, Vec<u8>)> {
-    let (data, libraries) = ([CA_CERTIFICATES_CRATE], [libc_component(arch)?]);
-    let sbom = sbom(root, metadata, arch.triple(), &data, &libraries)?;
-    Ok((sbom, notices::of(root, arch.triple(), &data, &libraries)?))
+/// Returns the SBOM of the image for a platform.
+pub(super) fn of(root: &Path, metadata: &ImageMetadata, arch: Arch) -> Result<Vec<u8>> {
+    sbom(root, metadata, arch.triple(), &[CA_CERTIFICATES_CRATE], &[libc_component(arch)?])
 }
 
 /// Returns the crates in a program, and `data`.
@@ -249,7 +247,7 @@ fn rust_std_component() -> Result<Value> {
 
 /// Describes the C library, which contains its version: `GNU C Library (Debian GLIBC 2.36-9+deb12u14) stable
 /// release version 2.36.`
-fn libc_component(arch: Arch) -> Result<Value> {
+pub(super) fn libc_component(arch: Arch) -> Result<Value> {
     let path = arch.libc()?;
     let library = fs::read(&path).with_context(|| path.display().to_string())?;
     let text = String::from_utf8_lossy(&library);

@@ -268,7 +268,7 @@ fn sbom_lists_every_component_of_the_program() {
     if arch.libc().is_err() {
         return;
     }
-    let made = || sbom::of(root(), &about(), arch).unwrap().0;
+    let made = || sbom::of(root(), &about(), arch).unwrap();
     let bytes = made();
     assert_eq!(bytes, made());
     let document: Value = serde_json::from_slice(&bytes).unwrap();

@@ -14,7 +14,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::image::{cargo, command_output, sbom};
+use super::{cargo, command_output, sbom};
 
 /// Name of the file.
 pub(crate) const FILE_NAME: &str = "THIRD-PARTY-NOTICES.txt";
@@ -103,7 +103,7 @@ impl Notices {
     fn add(&mut self, found: &sbom::Crate, source: &str, texts: &[String]) {
         let numbers: Vec<String> = texts.iter().map(|text| self.number(text).to_string()).collect();
         let texts = match &numbers[..] {
-            // Few packages are without one; their licences say what holds.
+            // Few packages are without one.
             [] => format!("no text in the package; source: {source}"),
             [_] => format!("text {}", numbers.join(", ")),
             _ => format!("texts {}", numbers.join(", ")),
