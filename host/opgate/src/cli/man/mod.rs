@@ -39,7 +39,7 @@ impl Man {
 }
 
 /// Writes the pages of a command and of those below it. Each has the version in its footer: only the command at the
-/// top has one of its own.
+/// top has a version.
 fn write_pages(command: &Command, directory: &Path) -> std::io::Result<()> {
     for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
         write_pages(command, directory)?;
