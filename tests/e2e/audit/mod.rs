@@ -260,6 +260,9 @@ fn reports_are_optional() {
     let output = audit(&cluster, &["--reports", "policyreport"]);
     assert_eq!(status(&output), 2, "{}", err(&output));
     assert!(err(&output).contains("does not serve wgpolicyk8s.io/v1alpha2"), "{}", err(&output));
+    // An empty variable of a script: neither all namespaces nor none.
+    let output = audit(&cluster, &["--no-reports", "--namespace", ""]);
+    assert_eq!((status(&output), out(&output).as_str()), (2, ""));
     POLICY_REPORT.install(&cluster);
     OPEN_REPORTS.install(&cluster);
     for (flags, expected) in [

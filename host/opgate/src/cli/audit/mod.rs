@@ -14,6 +14,7 @@ pub(super) mod reports;
 use std::ffi::{OsStr, OsString};
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 
 use self::reported_run::ReportedRun;
 use self::reports::{ClusterReports, MissingReportApi, ReportChoice};
@@ -59,7 +60,7 @@ pub(super) struct Audit {
     #[arg(long, value_name = "NAME")]
     kube_context: Option<String>,
     /// The only namespace whose objects are evaluated and whose reports are written
-    #[arg(long, short, value_name = "NAME")]
+    #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     namespace: Option<String>,
     /// Output format
     #[arg(long, short, value_name = "FORMAT", default_value = "table")]

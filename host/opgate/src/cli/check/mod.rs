@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 
 use self::evaluate::{CheckRun, Progress};
 use self::fix::{FixArgs, UnitSources};
@@ -110,7 +111,7 @@ pub(super) struct Check {
     #[command(flatten)]
     cluster: ClusterArgs,
     /// Namespace of manifests that name none; with --cluster, the only namespace to evaluate
-    #[arg(long, short, value_name = "NAME")]
+    #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     namespace: Option<String>,
     /// Output format
     #[arg(long, short, value_name = "FORMAT", default_value = "table")]
