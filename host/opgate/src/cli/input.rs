@@ -387,8 +387,11 @@ fn split_lines(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
     lines.map(item).collect()
 }
 
-/// Maximum number of documents that follow each other in a file. The rest is one, and an error.
+/// Maximum number of documents that follow each other in a file. More are an error.
 const MAX_DOCUMENTS: usize = 100_000;
+
+const TOO_MANY_DOCUMENTS: &str =
+    "more than 100,000 documents: write each on one line, for example with `jq -c .`";
 
 /// Returns JSON documents that follow each other, as `kubectl get --watch -o json` prints them. What follows the last
 /// complete one is an item as well. Empty if there is only one, or the first is not complete.
@@ -396,9 +399,9 @@ fn split_json_documents(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
     let length = bytes.trim_ascii_end().len();
     let mut documents = serde_json::Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
     let (mut ranges, mut start) = (Vec::new(), 0);
-    while start < length {
+    while start < length && ranges.len() < MAX_DOCUMENTS {
         let end = match documents.next() {
-            Some(Ok(_)) if ranges.len() < MAX_DOCUMENTS => documents.byte_offset(),
+            Some(Ok(_)) => documents.byte_offset(),
             _ if ranges.is_empty() => return Vec::new(),
             _ => length,
         };
@@ -434,7 +437,11 @@ fn split_json_documents(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
             line_count: Some(count_lines(text).saturating_add(1)),
         }
     };
-    ranges.into_iter().enumerate().map(item).collect()
+    let mut items: Vec<_> = ranges.into_iter().enumerate().map(item).collect();
+    if start < length {
+        items.push(ReviewItem::unreadable(source, &TOO_MANY_DOCUMENTS));
+    }
+    items
 }
 
 fn split_yaml(source: &str, bytes: &[u8]) -> Vec<ReviewItem> {
@@ -545,5 +552,22 @@ impl ReviewItem {
     pub(super) fn checked_text(&self) -> Result<Arc<opgate_document::Text>, InputError> {
         let bytes = self.text.clone()?;
         review::text(bytes).map_err(|error| self.error_line(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_beyond_the_limit_are_an_error() {
+        let text = |count: usize| "{\n}\n".repeat(count).into_bytes();
+        assert_eq!(split("a.json", "json", text(MAX_DOCUMENTS)).len(), MAX_DOCUMENTS);
+        let items = split("a.json", "json", text(MAX_DOCUMENTS + 1));
+        assert_eq!(items.len(), MAX_DOCUMENTS + 1);
+        let error = items.last().unwrap().text.as_ref().unwrap_err().to_string();
+        assert_eq!(error, format!("a.json: {TOO_MANY_DOCUMENTS}"));
+        let lines = "{}\n".repeat(MAX_DOCUMENTS + 1).into_bytes();
+        assert!(split("a.json", "json", lines).iter().all(|item| item.text.is_ok()));
     }
 }
