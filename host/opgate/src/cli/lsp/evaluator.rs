@@ -51,6 +51,8 @@ enum Task {
     File(PathBuf),
     /// A unit of the background.
     Unit(DetectedInput),
+    /// Changed files, of which not all are read before the next key.
+    Read { paths: Vec<PathBuf>, is_searched: bool },
     /// Files whose objects others can read.
     Share(Vec<DetectedInput>),
     /// The safe fixes of a file.
@@ -196,19 +198,17 @@ impl Evaluator {
         let FileChanges { paths, mut needs_scan } = changes;
         let queued: HashSet<_> =
             self.queue.iter().filter_map(Task::unit).map(Path::to_owned).collect();
-        let mut units = HashMap::new();
+        let (mut units, mut read) = (HashMap::new(), Vec::new());
         for path in paths {
             if self.open.texts.contains_key(&path) {
                 self.add_file(path);
                 continue;
             }
-            let declared = scan::file_names(&path, &self.reader()).unwrap_or_default();
-            self.send(Event::Names(path.clone(), declared));
             if path.ends_with(waivers::FILE_NAME) {
                 self.add_file(path);
                 continue;
             }
-            needs_scan = needs_scan || self.can_change_units(&path);
+            read.push(path.clone());
             if let Some(unit) = self.units.known_unit_of(&path) {
                 units.insert(unit.path.clone(), unit.clone());
             } else if self.evaluated.contains(&path) || !self.is_inside(&path) {
@@ -220,8 +220,23 @@ impl Evaluator {
         needs_scan |= units.len() < before;
         let units: Vec<_> =
             units.into_values().filter(|unit| !queued.contains(&unit.path)).collect();
+        let is_searched = needs_scan;
+        let read = read.chunks(BATCH);
+        self.queue.extend(read.map(|paths| Task::Read { paths: paths.to_vec(), is_searched }));
         self.queue_units(units);
         if needs_scan {
+            self.scan_again();
+        }
+    }
+
+    /// Reads the names in changed files. They can change the units, unless the workspace is searched anyway.
+    fn read_changed(&mut self, paths: &[PathBuf], is_searched: bool) {
+        let reader = self.reader();
+        let names = parallel::map(paths, |path| scan::file_names(path, &reader));
+        for (path, declared) in paths.iter().zip(names) {
+            self.send(Event::Names(path.clone(), declared.unwrap_or_default()));
+        }
+        if !is_searched && paths.iter().any(|path| self.can_change_units(path)) {
             self.scan_again();
         }
     }
@@ -395,6 +410,7 @@ impl Evaluator {
                     self.queue.push_front(Task::FixAll(ticket, path));
                 }
             }
+            Task::Read { paths, is_searched } => self.read_changed(&paths, is_searched),
             Task::Share(inputs) => self.share(&inputs, None, policies),
             Task::Unit(input) => self.evaluate_background(input, policies, generation),
         }
@@ -695,4 +711,45 @@ impl Task {
 
 fn reader_of(unsaved: &Arc<UnsavedTexts>) -> Reader {
     Reader::new(DEFAULT_MAX_UNIT_BYTES).with_unsaved(unsaved.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// A checkout of another branch can change all files of a workspace.
+    #[test]
+    fn changed_files_are_read_in_batches_behind_edits() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().to_owned();
+        let paths: Vec<_> = (0..100).map(|number| root.join(format!("{number}.yaml"))).collect();
+        for path in &paths {
+            fs::write(path, "kind: CustomResourceDefinition\nmetadata: {name: a}\n").unwrap();
+        }
+        let (events, received) = mpsc::channel();
+        let (jobs, _todo) = mpsc::channel();
+        let options = ClientOptions { roots: vec![root.clone()], ..ClientOptions::default() };
+        let (generation, mailbox, backlog) = (Arc::default(), Arc::default(), Arc::default());
+        let mut evaluator = Evaluator::new(options, generation, events, jobs, mailbox, backlog);
+        evaluator.is_scanning = true;
+        evaluator.add_changed_files(FileChanges { paths, needs_scan: true });
+        assert_eq!(received.try_iter().count(), 0);
+        evaluator.add_file(root.join("edited.yaml"));
+        let mut tasks: Vec<_> = evaluator.queue.drain(..).collect();
+        assert!(matches!(tasks.remove(0), Task::File(path) if path.ends_with("edited.yaml")));
+        let mut count = 0;
+        for task in tasks {
+            let Task::Read { paths, is_searched } = task else { panic!("another task") };
+            assert!(paths.len() <= BATCH && is_searched);
+            evaluator.read_changed(&paths, is_searched);
+            let names = received
+                .try_iter()
+                .filter(|event| matches!(event, Event::Names(_, declared) if declared.len() == 1));
+            count += names.count();
+        }
+        assert_eq!(count, 100);
+    }
 }
