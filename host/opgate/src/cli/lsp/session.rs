@@ -414,12 +414,13 @@ impl Session {
         for change in events.into_iter().flatten() {
             let path = change.get("uri").and_then(Value::as_str).and_then(uri::to_path);
             let Some(path) = path else { continue };
-            let is_changed = change.get("type").and_then(Value::as_u64) == Some(2);
+            let kind = change.get("type").and_then(Value::as_u64);
+            let is_changed = kind == Some(2);
             if self.is_configuration(&path) {
                 self.send_job(Job::Reload);
             } else if !is_document(&path) {
                 // Of a deleted directory, some editors report nothing else.
-                deleted.extend(Some(path).filter(|_| !is_changed));
+                deleted.extend(Some(path).filter(|_| kind == Some(3)));
             } else if !(is_changed && self.state.files.contains_key(&path)) {
                 changes.needs_scan |= !is_changed && !path.ends_with(waivers::FILE_NAME);
                 changes.paths.push(path);
