@@ -17,6 +17,13 @@ fn directory() -> TempDir {
         let entry = entry.unwrap();
         std::fs::copy(entry.path(), directory.path().join(entry.file_name())).unwrap();
     }
+    let write = |name: &str, bytes: &[u8]| {
+        std::fs::write(directory.path().join(name), bytes).unwrap();
+    };
+    write("utf16.json", b"\xff\xfe{\0}\0");
+    write("mark.json", "\u{feff}[]".as_bytes());
+    let pod = std::fs::read(directory.path().join("pod.yaml")).unwrap();
+    write("mark.yaml", &["\u{feff}".as_bytes(), &pod].concat());
     directory
 }
 
@@ -94,6 +101,10 @@ fn detected_input_type_is_printed() {
         ),
         ("check neither.yaml", 2, "neither.yaml: neither a manifest (apiVersion and kind) nor"),
         ("replay list.yaml", 2, "list.yaml: a list without objects"),
+        ("replay utf16.json", 2, "utf16.json: UTF-16, as `>` of Windows PowerShell writes it"),
+        ("report --html page.html utf16.json", 2, "utf16.json: UTF-16, as `>` of Windows"),
+        ("report --html page.html mark.json", 0, ""),
+        ("replay mark.yaml", 0, "1 allowed"),
         ("check typo.yaml", 0, "apps has no kind \"Deploymnet\"; did you mean \"Deployment\"?"),
         ("replay typo.yaml", 0, "apps has no kind \"Deploymnet\"; did you mean \"Deployment\"?"),
         ("review new -f kubeconfig", 2, "kubeconfig: a kubeconfig, nothing to evaluate"),

@@ -85,6 +85,12 @@ const COMPRESSED_EXTENSION: &str = "zst";
 /// Start of the files of some editors, which is not part of the text.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
+/// Starts of files in UTF-16, as Windows PowerShell writes the output of a command.
+const UTF16_MARKS: [[u8; 2]; 2] = [[0xff, 0xfe], [0xfe, 0xff]];
+
+const UTF16_ERROR: &str =
+    "UTF-16, as `>` of Windows PowerShell writes it: write UTF-8, for example with `cmd /c`";
+
 /// A file that is meant.
 #[derive(Debug)]
 pub(super) struct Input {
@@ -176,7 +182,7 @@ impl Input {
                 return if is_compressed {
                     Err(io::Error::other(COMPRESSED_STDIN))
                 } else {
-                    Ok(InputText { bytes, damage: None })
+                    Ok(InputText { bytes: without_mark(bytes)?, damage: None })
                 };
             }
             Origin::Named => FilePath::Named(&self.path).open()?,
@@ -192,7 +198,7 @@ impl Input {
             let compressed = reader.read(opened, false, ReadPurpose::Scan)?;
             return self.decompress(&compressed, &reader.with_full_budget());
         }
-        let bytes = reader.read(opened, true, ReadPurpose::Keep)?;
+        let bytes = without_mark(reader.read(opened, true, ReadPurpose::Keep)?)?;
         Ok(InputText { bytes, damage: None })
     }
 
@@ -226,6 +232,20 @@ struct InputText {
     bytes: Vec<u8>,
     /// Why the text is not all of the file, if it is not.
     damage: Option<String>,
+}
+
+/// Removes the mark at the start of a text.
+///
+/// # Errors
+/// If it is that of another encoding than UTF-8.
+pub(super) fn without_mark(mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+    if UTF16_MARKS.iter().any(|mark| bytes.starts_with(mark)) {
+        return Err(io::Error::other(UTF16_ERROR));
+    }
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
+    }
+    Ok(bytes)
 }
 
 fn warn_of_cut(source: &str) {
@@ -320,9 +340,6 @@ pub(super) fn read(input: &Input, reader: &Reader) -> Vec<ReviewItem> {
 }
 
 fn split(source: &str, ending: &str, mut bytes: Vec<u8>) -> Vec<ReviewItem> {
-    if bytes.starts_with(BYTE_ORDER_MARK) {
-        bytes.drain(..BYTE_ORDER_MARK.len());
-    }
     if remove_cut_line(&mut bytes) {
         warn_of_cut(source);
     }

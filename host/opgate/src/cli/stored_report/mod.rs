@@ -20,6 +20,7 @@ use super::stdin;
 use super::write_file::write_atomically;
 use crate::cli::args::{ConfigArgs, ReadArgs};
 use crate::cli::exit::{CommandError, ExitStatus};
+use crate::cli::input::without_mark;
 use crate::cli::output::stdout;
 use opgate_admission::cluster::Source;
 use opgate_input::read::{FilePath, ReadPurpose, Reader};
@@ -89,8 +90,10 @@ impl ReportArgs {
 
 /// Reads the file, or standard input.
 fn read_result(path: &Path, reader: &Reader) -> io::Result<Vec<u8>> {
-    if path.as_os_str() == stdin::NAME {
-        return reader.read_stdin();
-    }
-    FilePath::Named(path).open().and_then(|file| reader.read(file, true, ReadPurpose::Keep))
+    let bytes = if path.as_os_str() == stdin::NAME {
+        reader.read_stdin()
+    } else {
+        FilePath::Named(path).open().and_then(|file| reader.read(file, true, ReadPurpose::Keep))
+    };
+    without_mark(bytes?)
 }
