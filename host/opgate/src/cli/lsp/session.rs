@@ -339,7 +339,7 @@ impl Session {
 
     /// Adds a text, unless it is too large.
     fn add_text(&mut self, path: PathBuf, uri: Uri, document: TextDocument) {
-        self.state.files.remove(&path);
+        let was_open = self.state.files.remove(&path).is_some();
         let length = document.text().len();
         let all = self.state.open_bytes().saturating_add(length);
         let limit = match length {
@@ -350,7 +350,10 @@ impl Session {
         if let Some((why, limit)) = limit {
             let (limit, shown) = (opgate_text::units::bytes(limit), path.display());
             self.log(2, &format!("{shown} is not checked while it is open: {why} {limit}"));
-            self.refused.insert(path);
+            self.refused.insert(path.clone());
+            if was_open {
+                self.texts_changed(path);
+            }
             return;
         }
         self.refused.remove(&path);
