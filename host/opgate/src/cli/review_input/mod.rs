@@ -262,7 +262,7 @@ impl ReviewFactory {
         };
         let line = self.recording.read(json).map_err(|error| fail(&error))?;
         let Some((text, recorded)) = line else { return Ok(Vec::new()) };
-        if recorded.header.is_none() && self.recording.is_first_without_header() {
+        if recorded.header.is_none() && self.recording.mark_missing_header() {
             tracing::warn!(
                 "{source}: no line `Recording` before it, as at the beginning of each file: the policies of --config, by default all built-in ones, decide"
             );

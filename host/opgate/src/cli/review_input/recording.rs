@@ -44,8 +44,8 @@ pub(super) struct RecordingLines {
 }
 
 impl RecordingLines {
-    /// Reports whether no review without a header was read before.
-    pub(super) fn is_first_without_header(&mut self) -> bool {
+    /// Records that a review has no header, and returns whether it is the first one.
+    pub(super) fn mark_missing_header(&mut self) -> bool {
         !std::mem::replace(&mut self.has_no_header, true)
     }
 
