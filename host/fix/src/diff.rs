@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn changes_far_apart_are_hunks_of_their_own() {
-        let old: String = (1..=30_000).map(|number: u32| format!("{number}\n")).collect();
+        let old: String = (1..=30_000).map(|number: u32| number.to_string() + "\n").collect();
         let new = old.replacen("\n5\n", "\nx\n", 1).replacen("\n29500\n", "\n", 1);
         let diff = unified_diff("a", "a", &old, &new);
         let changed: Vec<_> = diff.lines().skip(2).filter(|line| !line.starts_with(' ')).collect();
@@ -80,7 +80,9 @@ mod tests {
     #[test]
     fn texts_with_little_in_common_are_compared() {
         let text = |step: u32| -> String {
-            (0..200_000_u32).map(|number| format!("{}\n", number.wrapping_mul(step) % 7)).collect()
+            (0..200_000_u32)
+                .map(|number| (number.wrapping_mul(step) % 7).to_string() + "\n")
+                .collect()
         };
         let (old, new) = (text(3), text(5));
         let removed: usize = changed_lines(&old, &new).iter().map(|change| change.removed).sum();

@@ -178,10 +178,10 @@ fn fixes_of_all_cases_change_only_their_lines() {
 fn check_safeties(found: &BTreeSet<String>) {
     let listed: BTreeSet<String> =
         include_str!("safety.tsv").lines().skip(1).map(str::to_owned).collect();
-    let lines = |sign: char, lines: Vec<&String>| -> String {
-        lines.iter().map(|line| format!("{sign}{line}\n")).collect()
+    let lines = |sign: char, lines: Vec<&String>| {
+        lines.iter().map(|line| format!("{sign}{line}")).collect::<Vec<_>>().join("\n")
     };
     let missing = lines('+', found.difference(&listed).collect());
     let stale = lines('-', listed.difference(found).collect());
-    assert!(missing.is_empty() && stale.is_empty(), "safety.tsv:\n{stale}{missing}");
+    assert!(missing.is_empty() && stale.is_empty(), "safety.tsv:\n{stale}\n{missing}");
 }

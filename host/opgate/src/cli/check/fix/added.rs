@@ -178,7 +178,7 @@ mod tests {
         renames.add(&Edit::RenameKey { pointer: "/x/a~1b".to_owned(), name: "c".to_owned() });
         let many = |count: usize| format!("{count} more violations of this rule are omitted; a");
         let (a, b) = (("spec.a", "a"), ("spec.b", "b"));
-        let (nine, eight, ten) = (many(9), many(8), many(10));
+        let [fewer, some, more] = [8, 9, 10].map(many);
         for (before, after, changes, expected) in [
             (&[a, b][..], &[b][..], none(), &[][..]),
             (&[a], &[a, b], none(), &["R-1 b"]),
@@ -195,8 +195,8 @@ mod tests {
             (&[("x[a/b]", "1"), ("x.a/b", "1")], &[("x[c]", "2"), ("x.c", "2")], renames, &[]),
             (&[("x[a/b]", "1")], &[("x[c]", "2")], none(), &["R-1 2"]),
             // Some have no text.
-            (&[("a", &*nine)], &[("b", &*eight)], none(), &[]),
-            (&[("a", &*nine)], &[("a", &*ten)], none(), &["R-1 a"]),
+            (&[("a", &*some)], &[("b", &*fewer)], none(), &[]),
+            (&[("a", &*some)], &[("a", &*more)], none(), &["R-1 a"]),
         ] {
             let added = known(after).added_since(&known(before), &changes);
             assert_eq!(added, expected, "{before:?} {after:?}");
