@@ -205,7 +205,7 @@ mod tests {
             (false, false, 2, 2, MAX_UNTRUSTED_CALL_BYTES),
         ] {
             let config = is_named.then(|| path.clone());
-            let options = ClientOptions { trusts_workspace, config, ..ClientOptions::default() };
+            let options = ClientOptions { config, trusts_workspace, ..ClientOptions::default() };
             let mut notes = Vec::new();
             let mut configuration = LoadedPolicies::read(&path, is_named, &options, &mut notes);
             assert_eq!(configuration.policies.len(), count, "{notes:?}");
