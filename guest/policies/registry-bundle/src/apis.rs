@@ -246,15 +246,13 @@ pub(crate) fn check(
         let Some(object) = directory.first_document(csv.file) else { continue };
         let name = quote(&csv.name);
         owner.get_or_insert(csv);
-        let owned = owned_keys(&object, csv);
-        owned_kinds.extend(
-            owned.iter().filter(|found| keys.contains(&found.key)).map(|it| it.key.group_kind()),
-        );
-        owned_names.extend(owned.iter().map(|found| found.name.clone()));
-        for LocatedKey { key, field, name: crd_name, file, index } in owned {
-            if keys.contains(&key) {
-                continue;
-            } else if is_named_in(failed, &key.kind) {
+        let entries = owned_keys(&object, csv);
+        owned_names.extend(entries.iter().map(|entry| entry.name.clone()));
+        let (found, missing): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|entry| keys.contains(&entry.key));
+        owned_kinds.extend(found.iter().map(|entry| entry.key.group_kind()));
+        for LocatedKey { key, field, name: crd_name, file, index } in missing {
+            if is_named_in(failed, &key.kind) {
                 is_unknown = true;
             } else {
                 let message = format!("owned CRD {} not found in bundle {name}", key.quoted());
