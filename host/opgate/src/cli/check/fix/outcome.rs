@@ -69,7 +69,7 @@ impl FixOutcome {
         self.unsafe_fixes.extend(unsafe_fixes);
     }
 
-    /// Counts a unit that is left as it is, because all texts would exceed their limit.
+    /// Counts a unit that is left unchanged, because all texts would exceed their limit.
     pub(super) fn add_unfixed_unit(&mut self) {
         self.unfixed_units = self.unfixed_units.saturating_add(1);
     }
