@@ -11,7 +11,7 @@ use opgate::cluster::{self, EvaluationView, PolicyView};
 use opgate::engine::{Budget, CallError, Compiler, Engine, Pool, SharedCpuTime, TimeLimit};
 use opgate::policy::{Configuration, Decision, LoadProgress, PolicySet, response};
 use opgate::review::{self, Review};
-use opgate_document::Document;
+use opgate_document::{Account, Charge, Document};
 use serde_json::{Value, json};
 use testkit::{bombs, configuration, create_bundle, good_spec, hostile_component};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -336,7 +336,9 @@ async fn calls_long_for_all_tenants_skip_the_fast_path() {
     for (user, expected) in [("a", 1), ("b", 2), ("c", 2), ("d", 2)] {
         let mut review = create_bundle("u", "slow", &good_spec());
         review["request"]["userInfo"]["username"] = user.into();
-        let text = review::text(review.to_string().into_bytes()).unwrap();
+        // A server accounts for the memory of a request.
+        let charge = Charge::on(&Account::new(1 << 30));
+        let text = review::charged_text(review.to_string().into_bytes(), charge).unwrap();
         let review = Review::read(&text).unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         // Its time is up, or on a busy machine there is none. Either way the call was long.

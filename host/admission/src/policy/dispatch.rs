@@ -282,7 +282,7 @@ pub(crate) struct CallContext<'a> {
 /// Gets the verdict of a policy.
 ///
 /// A call that exceeds a limit while it makes fixes is repeated without them: they must not prevent a verdict.
-/// A server wants no fixes.
+/// If that call has no verdict either, the outcome of the first one counts. A server wants no fixes.
 pub(crate) async fn call(
     policy: &Arc<Policy>,
     inputs: &Arc<Inputs>,
@@ -294,8 +294,11 @@ pub(crate) async fn call(
     let Some(error) = error.filter(|error| error.is_limit_exceeded()) else { return Ok(outcome) };
     let Some(inputs) = inputs.without_fixes() else { return Ok(outcome) };
     tracing::info!(policy = policy.name, cause = %error, "call repeated without fixes");
-    drop(outcome);
-    call_with_fixes(policy, &Arc::new(inputs), evaluation_view, context).await
+    // Both share the time of the evaluation: little of it can be left.
+    match call_with_fixes(policy, &Arc::new(inputs), evaluation_view, context).await {
+        Ok(repeated) if repeated.call.result.is_ok() => Ok(repeated),
+        _ => Ok(outcome),
+    }
 }
 
 /// Gets the verdict of a policy, with fixes if the input wants them.
