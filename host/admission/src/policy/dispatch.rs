@@ -282,7 +282,7 @@ pub(crate) struct CallContext<'a> {
 /// Gets the verdict of a policy.
 ///
 /// A call that exceeds a limit while it makes fixes is repeated without them: they must not prevent a verdict.
-/// If that call has no verdict either, the outcome of the first one counts. A server wants no fixes.
+/// If that call ends in a policy error, too, the outcome of the first one counts. A server wants no fixes.
 pub(crate) async fn call(
     policy: &Arc<Policy>,
     inputs: &Arc<Inputs>,
