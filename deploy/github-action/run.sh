@@ -20,7 +20,8 @@ for ((index = 0; index < ${#text}; index++)); do
     fi
 done
 if [[ -n $quote ]]; then
-    echo "error: the input arguments has a quote without its end: $OPGATE_ARGUMENTS" >&2
+    # Not the input itself: the runner obeys commands in what is printed.
+    echo "error: a quote in the input arguments has no end" >&2
     exit 2
 fi
 ((${#arguments[@]})) || exit 0

@@ -45,6 +45,7 @@ impl TextDocument {
         changes: &[TextDocumentContentChangeEvent],
     ) -> Vec<AppliedEdit> {
         self.version = version;
+        // A key stroke: a rope of the whole text would cost more than the change.
         if let [change] = changes {
             return vec![self.apply_one(change)];
         }
@@ -170,6 +171,22 @@ mod tests {
                 single.lines().offset(single.text(), Position { line: 1, character: 0 })
             );
         }
+    }
+
+    /// The text is not copied for each of them: that would be 40 GB.
+    #[test]
+    fn thousands_of_changes_in_any_order_are_applied_at_once() {
+        const LINES: u32 = 20_000;
+        let text = "key: a long value of more than one hundred bytes ".repeat(2) + "\n";
+        let text = text.repeat(usize::try_from(LINES).unwrap());
+        let changes: Vec<_> = (0..LINES)
+            .map(|number| if number % 2 == 0 { number } else { LINES - number })
+            .map(|line| partial((line, 0), (line, 3), "name"))
+            .collect();
+        let mut document = TextDocument::new(1, &text);
+        let edits = document.apply(2, &changes);
+        assert_eq!(edits.len(), changes.len());
+        assert!(document.text().lines().all(|line| line.starts_with("name: a long")));
     }
 
     #[test]
