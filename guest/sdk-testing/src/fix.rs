@@ -4,6 +4,7 @@ use opgate_casefile::{Case, apply_fixes};
 use opgate_edit::{Edit, Fix, Safety};
 use opgate_sdk::bindings::opgate::policy::types;
 use opgate_sdk::{Verdict, Violation};
+use serde_json::Value;
 
 /// Maximum number of times that fixes are applied one after another, as in `opgate check --fix`.
 const MAX_ROUNDS: usize = 10;
@@ -38,6 +39,17 @@ fn other_violations(case: &Case, violations: &[Violation]) -> Vec<String> {
     others.map(|violation| format!("{}: {}", violation.rule, violation.message)).collect()
 }
 
+/// Removes the blobs that the host would put into the document of another package of the catalog.
+fn remove_blobs_of_other_packages(document: &mut Value) {
+    let Some(package) = document.pointer("/spec/package").cloned() else { return };
+    let blobs = document.pointer_mut("/spec/blobs").and_then(Value::as_array_mut);
+    let Some(blobs) = blobs else { return };
+    blobs.retain(|blob| {
+        let named = if blob["value"]["schema"] == "olm.package" { "name" } else { "package" };
+        blob.pointer(&format!("/value/{named}")).is_none_or(|name| *name == package)
+    });
+}
+
 /// Applies the fixes of the rule of a case until there are none. `verdict` evaluates a case.
 ///
 /// # Errors
@@ -61,6 +73,7 @@ pub(crate) fn check(case: &Case, verdict: &dyn Fn(&Case) -> Verdict) -> Result<(
         if *object == unchanged {
             return Err("the fix changes nothing".to_owned());
         }
+        remove_blobs_of_other_packages(object);
         let after = verdict(&case_after).violations;
         let others = other_violations(case, &after);
         if let Some(new) = others.iter().find(|other| !known.contains(other)) {

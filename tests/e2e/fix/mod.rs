@@ -247,6 +247,49 @@ fn catalogs_of_concatenated_json_are_fixed() {
 }
 
 #[test]
+fn a_misspelt_package_of_a_catalog_is_corrected_after_a_review() {
+    let directory = tempfile::tempdir().unwrap();
+    let blobs = |channel: &str, bundle: &str| {
+        format!(
+            "schema: olm.package
+name: widget
+defaultChannel: stable
+---
+schema: olm.channel
+package: {channel} # by hand
+name: stable
+entries:
+- name: widget.v1.0.0
+---
+schema: olm.bundle
+package: {bundle}
+name: widget.v1.0.0
+image: quay.io/example/widget-bundle:v1.0.0
+properties:
+- type: olm.package
+  value:
+    packageName: widget
+    version: 1.0.0
+"
+        )
+    };
+    for (channel, bundle) in [("wigdet", "widget"), ("widget", "wigdet")] {
+        let path = write(&directory, "catalog/widget.yaml", &blobs(channel, bundle));
+        // A person needs to see it.
+        run(&directory, &["--fix", "catalog"]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), blobs(channel, bundle));
+        let output = run(&directory, &["--fix", "--unsafe-fixes", "catalog"]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), blobs("widget", "widget"));
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    }
+    // The name of another package: its blob is missing, not its channel and bundle misspelt.
+    let both = blobs("wigdet", "wigdet");
+    let path = write(&directory, "catalog/widget.yaml", &both);
+    run(&directory, &["--fix", "--unsafe-fixes", "catalog"]);
+    assert!(fs::read_to_string(&path).unwrap().contains("package: wigdet # by hand"));
+}
+
+#[test]
 fn standard_input_has_a_difference() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = command(directory.path(), &["check", "--diff", "-"]);

@@ -71,6 +71,36 @@ fn violations_that_a_fix_reveals_are_named() {
     assert_eq!(fs::read_to_string(&csv).unwrap(), content);
 }
 
+/// A dependency is read as one of a package after its type is corrected, and then its version is wrong.
+#[test]
+fn violations_that_a_fix_reveals_are_fixed_with_it() {
+    let directory = planted();
+    run(&directory, &["--fix", "bundle"]);
+    let content = |kind: &str, version: &str| {
+        format!(
+            "dependencies:
+  - type: {kind} # by hand
+    value:
+      packageName: etcd
+      version: \"{version}\" # at least
+"
+        )
+    };
+    let path =
+        write(&directory, "bundle/metadata/dependencies.yaml", &content("olm.packge", ">=v1.2.0"));
+    let output = run(&directory, &["--fix", "--unsafe-fixes", "bundle"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(fs::read_to_string(&path).unwrap(), content("olm.package", ">=1.2.0"), "{stderr}");
+    assert!(stderr.contains("\n2 violations fixed in 1 file"), "{stderr}");
+    // A version that nobody can correct: the first fix is not made either.
+    let unfixable = content("olm.packge", "newest");
+    fs::write(&path, &unfixable).unwrap();
+    let output = run(&directory, &["--fix", "--unsafe-fixes", "bundle"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(fs::read_to_string(&path).unwrap(), unfixable);
+    assert!(stderr.contains("correct it: CON-20 Invalid semver format version"), "{stderr}");
+}
+
 /// Fixes can need much more than the evaluation itself: files are evaluated without them then.
 #[test]
 fn fixes_over_the_limits_of_a_policy_do_not_prevent_a_result() {

@@ -118,6 +118,11 @@ impl<'d> Blob<'d> {
         found.as_ref().unwrap_or(self.document)
     }
 
+    /// Whether the list of all packages of the catalog has a name.
+    pub(crate) fn is_package_listed(&self, name: &str) -> bool {
+        package_list::is_listed(self.document, name)
+    }
+
     /// Pointer, from the document, of a value in the blob.
     pub(crate) fn absolute(&self, pointer: &str) -> String {
         ["/spec/blobs/", &self.at.to_string(), "/value", pointer].concat()

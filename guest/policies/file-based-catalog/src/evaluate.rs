@@ -12,7 +12,7 @@ pub(crate) fn check(review: &Review<'_>, report: &mut Report<'_>) {
     report.locate_with(catalog::set_logical_locations);
     let settings = Settings::of(review.settings);
     let catalog = Catalog::read(document, &settings, report);
-    catalog.check(&settings, report);
+    catalog.check(document, &settings, report);
     files::check(document, report);
     if let Some(published) = review.old_of_update() {
         baseline::check(&catalog, document, published, report);

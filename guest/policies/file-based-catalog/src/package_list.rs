@@ -4,6 +4,9 @@ use std::cmp::Ordering;
 
 use opgate_sdk::Document;
 
+/// Most bytes by which a misspelt name is longer or shorter.
+const MAX_LENGTH_DIFFERENCE: usize = 2;
+
 /// Whether the list of all packages, which is sorted, has a name.
 pub(crate) fn is_listed(document: &Document, name: &str) -> bool {
     let (mut from, mut to) = (0, document.length("/spec/packages").unwrap_or_default());
@@ -17,4 +20,11 @@ pub(crate) fn is_listed(document: &Document, name: &str) -> bool {
         }
     }
     false
+}
+
+/// The names of packages that a misspelt name can mean: those of about its length.
+pub(crate) fn read_similar(document: &Document, name: &str) -> Vec<String> {
+    let mut names = document.texts("/spec/packages");
+    names.retain(|listed| listed.len().abs_diff(name.len()) <= MAX_LENGTH_DIFFERENCE);
+    names
 }

@@ -29,6 +29,11 @@ const KNOWN_TYPES: [&str; 14] = [
     "olm.substitutesFor",
 ];
 
+/// The known type that a property of another type means, if it is similar.
+pub(crate) fn meant_type(name: &str) -> Option<&'static str> {
+    corrections::word(name, &KNOWN_TYPES).or_else(|| corrections::nearest(name, &KNOWN_TYPES))
+}
+
 /// The members that one host call reads for all properties: most types need them.
 const COLUMNS: [&str; 8] = [
     "/type",
@@ -252,9 +257,7 @@ pub(crate) fn check(
             report.set_fix(&FBC_40, || {
                 let pointer = blob.absolute(&format!("{list}/{index}/type"));
                 // OLM reads a property of a known type.
-                let meant = corrections::word(name, &KNOWN_TYPES)
-                    .or_else(|| corrections::nearest(name, &KNOWN_TYPES))?;
-                Some(corrections::propose(pointer, meant))
+                Some(corrections::propose(pointer, meant_type(name)?))
             });
         }
         match row.kind(VALUE.0) {

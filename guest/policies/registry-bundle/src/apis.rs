@@ -442,7 +442,8 @@ fn display_name(kind: &str) -> String {
     name
 }
 
-/// The APIs of the examples in the annotations of a ClusterServiceVersion; none without these annotations.
+/// The APIs of the examples in the annotations of a ClusterServiceVersion; none without these annotations, and if
+/// they cannot be read.
 struct Examples(Option<BTreeSet<(String, String)>>);
 
 impl Examples {
@@ -452,10 +453,11 @@ impl Examples {
         let texts = annotations.map(|name| csv.text(&format!("/metadata/annotations/{name}")));
         let Some(text) = texts.into_iter().flatten().next() else { return Self(None) };
         let list = (text.len() <= MAX_BYTES).then(|| Document::parse(&text).ok()).flatten();
-        let rows = list.map(|list| list.rows("", &["/apiVersion", "/kind"]));
-        let rows = rows.iter().flat_map(opgate_sdk::Rows::iter);
-        let apis =
-            rows.map(|row| (row.text_or_empty(0).to_owned(), row.text_or_empty(1).to_owned()));
+        let Some(list) = list else { return Self(None) };
+        let rows = list.rows("", &["/apiVersion", "/kind"]);
+        let apis = rows
+            .iter()
+            .map(|row| (row.text_or_empty(0).to_owned(), row.text_or_empty(1).to_owned()));
         Self(Some(apis.collect()))
     }
 

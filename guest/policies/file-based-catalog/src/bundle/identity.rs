@@ -178,6 +178,10 @@ pub(crate) fn check(
         );
         report.add(&FBC_34, place(".value.packageName"), message);
         report.set_fix(&FBC_34, || {
+            // FBC-04 corrects the package of the blob instead.
+            if blob.is_package_listed(&property.name) && !blob.is_package_listed(&bundle.package) {
+                return None;
+            }
             let is_same = property.name.is_empty()
                 || corrections::word(&property.name, &[&bundle.package]).is_some();
             let write = if is_same { corrections::write } else { corrections::propose };

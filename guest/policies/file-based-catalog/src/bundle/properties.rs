@@ -14,7 +14,7 @@ use crate::bundle::package_property::PackageProperty;
 use crate::go_text::wrong_value;
 use crate::objects::{self, DecodeResult, Objects};
 use crate::properties::{
-    GROUP, KIND, PACKAGE_NAME, Property, VALUE, VERSION, VERSION_RANGE, field,
+    GROUP, KIND, PACKAGE_NAME, Property, VALUE, VERSION, VERSION_RANGE, field, meant_type,
 };
 use crate::text::join;
 
@@ -90,9 +90,15 @@ impl PropertyValues {
         }
     }
 
-    /// Properties for the APIs that have none, as `opm render` writes them.
+    /// Properties for the APIs that have none, as `opm render` writes them. If the type of one is misspelt, FBC-40
+    /// corrects it first.
     fn list_apis(&self, blob: &Blob<'_>) -> Option<Fix> {
         const MAX_ADDED: usize = 16;
+        let types = blob.rows(&blob.pointer("properties"), &["/type"]);
+        let is_misspelt = |name: &str| name != "olm.gvk" && meant_type(name) == Some("olm.gvk");
+        if types.iter().any(|row| row.text(0).is_some_and(is_misspelt)) {
+            return None;
+        }
         let end = blob.absolute(&format!("{}/-", blob.pointer("properties")));
         // OLM resolves dependencies with them.
         let mut fix = Fix::needs_review("add the olm.gvk properties of the provided APIs");

@@ -8,7 +8,7 @@ pub(crate) mod unique;
 use std::collections::BTreeSet;
 
 use opgate_sdk::go::quote;
-use opgate_sdk::{Document, Kind, Report, rule, rules};
+use opgate_sdk::{Document, Fix, Kind, Report, corrections, rule, rules};
 
 use crate::blob::{self, Blob, blob_path};
 use crate::bundle::{self, Bundle};
@@ -124,9 +124,9 @@ impl Catalog {
     }
 
     /// Evaluates the blobs together.
-    pub(crate) fn check(&self, settings: &Settings, report: &mut Report<'_>) {
+    pub(crate) fn check(&self, document: &Document, settings: &Settings, report: &mut Report<'_>) {
         self.check_unique_packages(report);
-        self.check_missing_packages(report);
+        self.check_missing_packages(document, report);
         let channels = unique::check_channel_names(self, report);
         let bundles = unique::check_bundle_names(self, report);
         members::check_complete(self, report);
@@ -166,7 +166,11 @@ rule! {
     /// # Remediation
     ///
     /// Remove the second `olm.package` blob. Remove a package together with its channels and
-    /// bundles.
+    /// bundles. Correct a misspelt name.
+    ///
+    /// `opgate check --fix` corrects a name that differs in case or hyphens. With
+    /// `--unsafe-fixes`, it proposes the most similar package if only channels or only bundles have
+    /// the unknown name.
     ///
     /// # Accepted
     ///
@@ -205,7 +209,7 @@ impl Catalog {
     }
 
     /// Reports channels and bundles of a missing package.
-    fn check_missing_packages(&self, report: &mut Report<'_>) {
+    fn check_missing_packages(&self, document: &Document, report: &mut Report<'_>) {
         let channels = self.channels.iter().map(|c| (c.at, &c.package, "channel", &c.name));
         let bundles = self.bundles.iter().map(|b| (b.at, &b.package, "bundle", &b.name));
         for (at, package, kind, name) in channels.chain(bundles) {
@@ -213,7 +217,26 @@ impl Catalog {
                 let message =
                     format!("unknown package {} for {kind} {}", quote(package), quote(name));
                 report.add(&FBC_04, blob_path(at, ".package"), message);
+                report.set_fix(&FBC_04, || {
+                    let pointer = format!("/spec/blobs/{at}/value/package");
+                    self.correct_package(pointer, package, document)
+                });
             }
         }
+    }
+
+    /// Returns the fix that writes the package that is meant. Channels together with bundles of one name are a
+    /// package whose own blob is missing or misspelt, so their names stay.
+    fn correct_package(&self, pointer: String, name: &str, document: &Document) -> Option<Fix> {
+        if !self.channels.is_empty() && !self.bundles.is_empty() {
+            return None;
+        }
+        let packages = package_list::read_similar(document, name);
+        let packages: Vec<&str> = packages.iter().map(String::as_str).collect();
+        if let Some(same) = corrections::word(name, &packages) {
+            return Some(corrections::write(pointer, same));
+        }
+        let near = corrections::nearest(name, &packages)?;
+        Some(corrections::propose(pointer, near))
     }
 }

@@ -19,6 +19,9 @@ use crate::manifests::CSV;
 /// The maximum size of a readable manifest. A result of a host call has at most 4 MiB.
 pub(crate) const MAX_MANIFEST_BYTES: u32 = 3 << 20;
 
+/// The maximum size of an object that becomes the only element of a list.
+const MAX_LISTED_BYTES: u32 = 16 << 10;
+
 /// Values of the wrong type.
 #[derive(Debug, Default)]
 pub(super) struct Mismatches {
@@ -85,15 +88,35 @@ impl Correction {
             Kind::Text => corrections::text_fix(csv, pointer),
             Kind::Boolean => corrections::boolean_fix(csv, pointer),
             Kind::Number => corrections::integer_fix(csv, pointer),
-            Kind::List if self.wants_texts => {
-                let text = csv.text(pointer).filter(|text| !text.is_empty())?;
-                let is_one = !text.contains(|c: char| c == ',' || c.is_whitespace());
-                let list = format!("[{}]", opgate_sdk::json_string(&text));
-                is_one.then(|| Fix::safe("write a list").set(pointer, list))
+            Kind::List if self.wants_texts => text_list(pointer, &csv.text(pointer)?),
+            Kind::List if csv.kind(pointer) == opgate_sdk::Kind::Object => {
+                let size = csv.size(pointer).filter(|size| *size <= MAX_LISTED_BYTES);
+                let object = String::from_utf8(size.and_then(|_| csv.raw(pointer))?).ok()?;
+                let fix = Fix::needs_review("write a list of this one");
+                Some(fix.set(pointer, format!("[{object}]")))
             }
             _ => None,
         }
     }
+}
+
+/// The list of the one text, or after a review of the names between commas.
+fn text_list(pointer: &str, text: &str) -> Option<Fix> {
+    let is_name = |name: &str| {
+        let is_part = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '.' | '/');
+        name.starts_with(char::is_alphanumeric) && name.chars().all(is_part)
+    };
+    let names: Vec<&str> = text.split(',').map(str::trim).collect();
+    let is_one = !text.is_empty() && !text.contains(|c: char| c == ',' || c.is_whitespace());
+    let (fix, names) = match names.as_slice() {
+        [_] if is_one => (Fix::safe("write a list"), vec![text]),
+        [_, _, ..] if names.iter().all(|name| is_name(name)) => {
+            (Fix::needs_review("write a list of the names between the commas"), names)
+        }
+        _ => return None,
+    };
+    let names: Vec<_> = names.into_iter().map(opgate_sdk::json_string).collect();
+    Some(fix.set(pointer, format!("[{}]", names.join(","))))
 }
 
 /// The quantity without spaces before its suffix, and without the `B` for bytes.

@@ -90,14 +90,18 @@ impl KnownViolations {
         found.listed.push(ViolationIdentity { source, field, message });
     }
 
-    /// Returns the violations that are here and were not there before the changes, each with its rule.
-    pub(super) fn added_since(&self, before: &Self, changes: &FieldChanges) -> Vec<String> {
+    /// Returns the rule and the message of each violation that is here and was not there before the changes.
+    pub(super) fn added_since<'s>(
+        &'s self,
+        before: &Self,
+        changes: &FieldChanges,
+    ) -> Vec<(&'s str, &'s str)> {
         let none = RuleViolations::default();
         let mut added = Vec::new();
         for (rule, after) in &self.0 {
             let before = before.0.get(rule).unwrap_or(&none);
             let texts = after.added_since(before, changes);
-            added.extend(texts.into_iter().map(|text| format!("{} {text}", rule.1)));
+            added.extend(texts.into_iter().map(|text| (rule.1.as_str(), text)));
         }
         added
     }
@@ -198,7 +202,9 @@ mod tests {
             (&[("a", &*some)], &[("b", &*fewer)], none(), &[]),
             (&[("a", &*some)], &[("a", &*more)], none(), &["R-1 a"]),
         ] {
-            let added = known(after).added_since(&known(before), &changes);
+            let after_all = known(after);
+            let added = after_all.added_since(&known(before), &changes);
+            let added: Vec<_> = added.iter().map(|(rule, text)| format!("{rule} {text}")).collect();
             assert_eq!(added, expected, "{before:?} {after:?}");
         }
     }

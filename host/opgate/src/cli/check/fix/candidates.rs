@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use opgate_edit::{Edit, edits_conflict};
 
 use super::Fixer;
+use super::added::FieldChanges;
 use super::outcome::FixNote;
 use super::real_paths::RealPaths;
 use super::unit::UnitSource;
@@ -40,6 +41,16 @@ impl<'r> Candidate<'r> {
     fn edits_only(&self, file: &Path) -> bool {
         let is_it = |files: &Vec<PathBuf>| files.iter().all(|edited| edited == file);
         !self.moves_file() && self.files.as_ref().is_ok_and(is_it)
+    }
+
+    /// Returns its rule.
+    pub(super) fn rule(&self) -> &str {
+        self.fix.rule
+    }
+
+    /// Adds what it does to the names of fields.
+    pub(super) fn add_changes(&self, changes: &mut FieldChanges) {
+        self.fix.fix.edits().into_iter().flatten().for_each(|edit| changes.add(&edit.edit));
     }
 
     /// Reports whether it moves a file.

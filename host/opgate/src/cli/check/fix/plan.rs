@@ -19,10 +19,19 @@ use super::{Fixer, evaluation};
 use crate::cli::check::inputs::LoadedUnit;
 use crate::cli::check::units::UnitResult;
 
-/// Maximum bytes of results that wait until the files are written. Units with others are evaluated again.
-const MAX_RESULT_BYTES: usize = 64 << 20;
-/// Maximum bytes of old and new texts that wait. Further units are left as they are.
-const MAX_TEXT_BYTES: usize = 256 << 20;
+/// What waits until the files are written.
+struct PlanLimits {
+    /// Maximum bytes of results. Units with others are evaluated again.
+    result_bytes: usize,
+    /// Maximum bytes of old and new texts. Further units are left as they are.
+    text_bytes: usize,
+}
+
+impl Default for PlanLimits {
+    fn default() -> Self {
+        Self { result_bytes: 64 << 20, text_bytes: 256 << 20 }
+    }
+}
 
 /// The result of a unit, and its fixes.
 struct PlannedUnit {
@@ -50,6 +59,7 @@ pub(in crate::cli::check) struct FixPlan<'f> {
     writes: bool,
     units: Vec<AddedUnit>,
     outcome: FixOutcome,
+    limits: PlanLimits,
     /// Bytes of the results and of the texts so far.
     result_bytes: usize,
     text_bytes: usize,
@@ -64,14 +74,7 @@ impl Fixer {
         writes: bool,
         on_unit: &(dyn Fn() + Sync),
     ) -> FixPlan<'f> {
-        let mut plan = FixPlan {
-            fixer: self,
-            writes,
-            units: Vec::new(),
-            outcome: FixOutcome::default(),
-            result_bytes: 0,
-            text_bytes: 0,
-        };
+        let mut plan = FixPlan::new(self, writes);
         let work = |unit: &LoadedUnit| {
             let source = sources.of(unit);
             let before = source.evaluate_files();
@@ -98,14 +101,26 @@ impl Fixer {
     }
 }
 
-impl FixPlan<'_> {
+impl<'f> FixPlan<'f> {
+    fn new(fixer: &'f Fixer, writes: bool) -> Self {
+        Self {
+            fixer,
+            writes,
+            units: Vec::new(),
+            outcome: FixOutcome::default(),
+            limits: PlanLimits::default(),
+            result_bytes: 0,
+            text_bytes: 0,
+        }
+    }
+
     /// Adds the next unit.
     fn add(&mut self, unit: &UnitSource<'_>, planned: PlannedUnit) {
         let path = unit.real_path();
         let known = self.outcome.texts_below(&path);
         let PlannedUnit { before, after, fixes } = planned;
         let text_bytes = self.text_bytes.saturating_add(fixes.byte_size());
-        if text_bytes > MAX_TEXT_BYTES {
+        if text_bytes > self.limits.text_bytes {
             self.outcome.add_unfixed_unit();
             self.units.push(AddedUnit { path, texts: known, result: None });
             return;
@@ -118,7 +133,7 @@ impl FixPlan<'_> {
             (false, false) => (before, self.fixer.plan_after(unit, known).1),
         };
         let bytes = self.result_bytes.saturating_add(result.byte_size());
-        let result = (bytes <= MAX_RESULT_BYTES).then_some(result);
+        let result = (bytes <= self.limits.result_bytes).then_some(result);
         if result.is_some() {
             self.result_bytes = bytes;
         }
@@ -158,5 +173,81 @@ impl FixPlan<'_> {
     /// Tells what was fixed, or would be, what was not, and what else could be.
     pub(in crate::cli::check) fn print_summary(&self) {
         self.outcome.print_summary(self.writes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use opgate_files::{CheckInputType, DetectedInput};
+    use opgate_input::read::Reader;
+
+    use super::super::unit::FileTexts;
+    use super::*;
+
+    const FIXER: fn() -> Fixer =
+        || Fixer { includes_unsafe: false, only: None, file: None, rule_order: HashMap::new() };
+
+    /// A unit of one file, whose text `a` became `b`, and whose result has a warning.
+    fn planned(path: &Path) -> PlannedUnit {
+        let texts = |text: &str| Some(Arc::from(text.repeat(40)));
+        let file = FileTexts {
+            path: path.to_owned(),
+            original: texts("a"),
+            new: texts("b"),
+            source: None,
+        };
+        let files = Texts::from([(path.to_owned(), file)]);
+        let after = UnitResult { warnings: vec!["kept".to_owned()], ..UnitResult::default() };
+        PlannedUnit {
+            before: UnitResult::default(),
+            after: Some(after),
+            fixes: UnitFixes { files, ..UnitFixes::default() },
+        }
+    }
+
+    /// Adds units of the files `a`, `b` and `c`. Returns the files whose fixes are planned, and the number of units
+    /// that are evaluated again.
+    fn plan(limits: PlanLimits) -> (Vec<String>, usize) {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let evaluations = AtomicUsize::new(0);
+        let evaluate = |_: &DetectedInput, _: &Reader| {
+            evaluations.fetch_add(1, Ordering::Relaxed);
+            UnitResult::default()
+        };
+        let reader = Reader::new(1 << 20);
+        let sources = UnitSources { reader: &reader, evaluate: &evaluate, waived: &[] };
+        let units = ["a", "b", "c"].map(|name| {
+            let path = root.join(name);
+            std::fs::write(&path, "a".repeat(40)).unwrap();
+            (DetectedInput::new(path, CheckInputType::Manifest), None)
+        });
+        let fixer = FIXER();
+        let mut plan = FixPlan { limits, ..FixPlan::new(&fixer, true) };
+        for unit in &units {
+            plan.add(&sources.of(unit), planned(&unit.0.path));
+        }
+        let changed = plan.outcome.texts_below(&root).into_keys();
+        let changed = changed.map(|path| path.file_name().unwrap().display().to_string()).collect();
+        for (number, unit) in units.iter().enumerate() {
+            plan.take_result(number, &sources.of(unit));
+        }
+        (changed, evaluations.into_inner())
+    }
+
+    #[test]
+    fn limits_of_texts_leave_units_unfixed_and_those_of_results_evaluate_them_again() {
+        let all = || ["a", "b", "c"].map(str::to_owned).to_vec();
+        assert_eq!(plan(PlanLimits::default()), (all(), 0));
+        // The texts of a unit have 80 bytes.
+        let texts = PlanLimits { text_bytes: 160, ..PlanLimits::default() };
+        assert_eq!(plan(texts), (vec!["a".to_owned(), "b".to_owned()], 1));
+        let results = PlanLimits { result_bytes: 0, ..PlanLimits::default() };
+        assert_eq!(plan(results), (all(), 3));
     }
 }

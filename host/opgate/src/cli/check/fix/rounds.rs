@@ -40,7 +40,7 @@ impl Fixer {
                 refused.clear();
                 continue;
             }
-            let mut round = Round::new(unit, current, &mut fixes, &mut trials);
+            let mut round = Round::new(self, unit, current, &mut fixes, &mut trials, &mut paths);
             let after = round.apply_all(&selected);
             refused.append(&mut round.refused);
             if after.is_some() {

@@ -1,8 +1,9 @@
-//! One round of fixes: all are made together. If that adds violations, halves are tried, until the fixes are found
-//! that do it.
+//! One round of fixes: all are made together. If that adds violations, these are fixed, too. If that is not possible,
+//! halves are tried, until the fixes are found that do it.
 //!
 //! ```text
 //! fixes ─▶ new texts ─▶ evaluate ─┬▶ all violations are old: accepted
+//!                                 ├▶ new ones have fixes: together with these, at most three times
 //!                                 ├▶ several fixes: each half, the second one after the first
 //!                                 └▶ one fix: refused
 //! ```
@@ -13,10 +14,11 @@ use std::path::{Path, PathBuf};
 use opgate_fix::EditBudget;
 
 use super::added::{FieldChanges, KnownViolations};
-use super::candidates::Candidate;
-use super::outcome::UnitFixes;
+use super::candidates::{Candidate, select};
+use super::outcome::{FixNote, UnitFixes};
+use super::real_paths::RealPaths;
 use super::unit::{FileTexts, Texts, UnitSource};
-use super::{evaluation, moves, write};
+use super::{Fixer, evaluation, moves, write};
 use crate::cli::check::units::UnitResult;
 use crate::cli::report::fix::FileEdit;
 
@@ -24,6 +26,8 @@ use crate::cli::report::fix::FileEdit;
 const MAX_TRIALS: usize = 256;
 /// Maximum bytes that the edits of these trials read.
 const MAX_TRIAL_BYTES: usize = 256 << 20;
+/// Maximum number of times that the violations which a fix reveals are fixed with it.
+const MAX_REVEALS: usize = 3;
 /// Maximum number of violations that a refusal names.
 const MAX_NAMED_VIOLATIONS: usize = 3;
 
@@ -50,29 +54,50 @@ impl TrialBudget {
 
 /// One round.
 pub(super) struct Round<'r, 'u> {
+    fixer: &'r Fixer,
     unit: &'r UnitSource<'u>,
     before: KnownViolations,
     /// Why a part had no result before.
     failure: Option<String>,
     fixes: &'r mut UnitFixes,
     trials: &'r mut TrialBudget,
+    paths: &'r mut RealPaths<'u>,
     /// The files that were read.
     read: HashMap<PathBuf, FileTexts>,
+    /// Number of the fixes of the round that were made.
+    made: usize,
     /// The keys of the fixes that were refused.
     pub(super) refused: BTreeSet<String>,
+}
+
+/// Fixes that are made together, and what is there after them.
+struct Trial {
+    texts: Texts,
+    notes: Vec<FixNote>,
+    after: UnitResult,
+    changes: FieldChanges,
+}
+
+/// Violations that were not there before.
+struct AddedViolations {
+    rules: BTreeSet<String>,
+    /// The reason to refuse the fix that adds them.
+    reason: String,
 }
 
 impl<'r, 'u> Round<'r, 'u> {
     /// Starts the round after a result.
     pub(super) fn new(
+        fixer: &'r Fixer,
         unit: &'r UnitSource<'u>,
         before: &UnitResult,
-        fixes: &'r mut UnitFixes,
+        planned: &'r mut UnitFixes,
         trials: &'r mut TrialBudget,
+        paths: &'r mut RealPaths<'u>,
     ) -> Self {
-        let (read, refused) = (HashMap::new(), BTreeSet::new());
+        let (read, made, refused) = (HashMap::new(), 0, BTreeSet::new());
         let (before, failure) = (KnownViolations::of(before), before.failure());
-        Self { unit, before, failure, fixes, trials, read, refused }
+        Self { fixer, unit, before, failure, fixes: planned, trials, paths, read, made, refused }
     }
 
     /// Applies the fixes, and returns the result after them; none if none of them can be applied.
@@ -97,25 +122,74 @@ impl<'r, 'u> Round<'r, 'u> {
             return None;
         }
         let after = evaluation::evaluate(self.unit, &texts);
-        match self.added_violations(&after, &applied) {
-            None => Some(self.accept(texts, &applied, after)),
-            Some(added) => self.split(&applied, &added),
+        let mut changes = FieldChanges::default();
+        for candidate in &applied {
+            candidate.add_changes(&mut changes);
+        }
+        let notes = applied.iter().map(|candidate| candidate.note()).collect();
+        let trial = Trial { texts, notes, after, changes };
+        let Some(added) = self.added_violations(&trial) else {
+            self.made += applied.len();
+            return Some(self.accept(trial));
+        };
+        if let Some(trial) = self.fix_revealed(trial, added.rules) {
+            self.made += applied.len();
+            return Some(self.accept(trial));
+        }
+        match applied.as_slice() {
+            [one] => {
+                self.refuse(one, added.reason);
+                None
+            }
+            several => self.split(several),
         }
     }
 
-    /// Applies those of several fixes that together add violations.
-    fn split(&mut self, candidates: &[&Candidate<'_>], added: &str) -> Option<UnitResult> {
-        if let [candidate] = candidates {
-            self.refuse(candidate, added.to_owned());
-            return None;
+    /// Makes the fixes of the violations that others add or reveal, too. Returns all of them if no new violation is
+    /// left.
+    fn fix_revealed(&mut self, trial: Trial, mut rules: BTreeSet<String>) -> Option<Trial> {
+        let Trial { mut texts, mut notes, mut after, mut changes } = trial;
+        for _ in 0..MAX_REVEALS {
+            let candidates = self.fixer.candidates(self.unit, &after, self.paths);
+            let is_revealed = |candidate: &&Candidate<'_>| {
+                rules.contains(candidate.rule()) && !candidate.moves_file()
+            };
+            let revealed = select(candidates.iter().filter(is_revealed).collect());
+            let bytes = revealed.iter().map(|candidate| self.edited_bytes(candidate));
+            let bytes = bytes.fold(0, usize::saturating_add);
+            if revealed.is_empty() || !self.trials.take(bytes) {
+                return None;
+            }
+            let made = notes.len();
+            for candidate in revealed {
+                // What cannot be applied leaves its violation.
+                if let Ok(new) = self.apply(&texts, candidate) {
+                    texts = new;
+                    candidate.add_changes(&mut changes);
+                    notes.push(candidate.note());
+                }
+            }
+            if notes.len() == made {
+                return None;
+            }
+            after = evaluation::evaluate(self.unit, &texts);
+            let trial = Trial { texts, notes, after, changes };
+            let Some(added) = self.added_violations(&trial) else { return Some(trial) };
+            Trial { texts, notes, after, changes } = trial;
+            rules = added.rules;
         }
+        None
+    }
+
+    /// Applies those of several fixes that together add violations.
+    fn split(&mut self, candidates: &[&Candidate<'_>]) -> Option<UnitResult> {
         let (first, second) = candidates.split_at(candidates.len() / 2);
-        let accepted = self.fixes.applied.len();
+        let made = self.made;
         let result = self.try_half(first);
-        let is_first_accepted = self.fixes.applied.len() - accepted == first.len();
+        let is_first_made = self.made - made == first.len();
         // With the whole first half, the second one is what was tried before.
-        let after =
-            if is_first_accepted { self.split(second, added) } else { self.try_half(second) };
+        let is_known = is_first_made && second.len() > 1;
+        let after = if is_known { self.split(second) } else { self.try_half(second) };
         after.or(result)
     }
 
@@ -141,16 +215,11 @@ impl<'r, 'u> Round<'r, 'u> {
         texts.fold(0, |sum, text| sum.saturating_add(text.len()))
     }
 
-    fn accept(
-        &mut self,
-        texts: Texts,
-        applied: &[&Candidate<'_>],
-        after: UnitResult,
-    ) -> UnitResult {
-        self.fixes.files = texts;
-        self.fixes.applied.extend(applied.iter().map(|candidate| candidate.note()));
-        self.before = KnownViolations::of(&after);
-        after
+    fn accept(&mut self, trial: Trial) -> UnitResult {
+        self.fixes.files = trial.texts;
+        self.fixes.applied.extend(trial.notes);
+        self.before = KnownViolations::of(&trial.after);
+        trial.after
     }
 
     fn refuse(&mut self, candidate: &Candidate<'_>, reason: String) {
@@ -195,17 +264,16 @@ impl<'r, 'u> Round<'r, 'u> {
         Ok(file)
     }
 
-    /// Returns the reason to refuse fixes: what a result has that was not there before.
-    fn added_violations(&self, after: &UnitResult, applied: &[&Candidate<'_>]) -> Option<String> {
+    /// Returns what a result has that was not there before.
+    fn added_violations(&self, trial: &Trial) -> Option<AddedViolations> {
+        let Trial { after, changes, .. } = trial;
         let failure = after.failure().filter(|failure| self.failure.as_ref() != Some(failure));
         if let Some(failure) = failure {
-            return Some(format!("after it, the object could not be evaluated: {failure}"));
+            let reason = format!("after it, the object could not be evaluated: {failure}");
+            return Some(AddedViolations { rules: BTreeSet::new(), reason });
         }
-        let mut changes = FieldChanges::default();
-        for (_, edit) in applied.iter().flat_map(|it| it.edits()).flatten() {
-            changes.add(&edit.edit);
-        }
-        let mut added = KnownViolations::of(after).added_since(&self.before, &changes);
+        let after = KnownViolations::of(after);
+        let added = after.added_since(&self.before, changes);
         let rest = match added.len().saturating_sub(MAX_NAMED_VIOLATIONS) {
             _ if added.is_empty() => return None,
             0 => String::new(),
@@ -215,11 +283,14 @@ impl<'r, 'u> Round<'r, 'u> {
             1 => ("a violation".to_owned(), "it"),
             count => (format!("{count} violations"), "them"),
         };
-        added.truncate(MAX_NAMED_VIOLATIONS);
-        let added = added.join("; ");
-        Some(format!(
-            "it adds or reveals {what}; make this change manually, and correct {them}: {added}{rest}"
-        ))
+        let shown = added.iter().take(MAX_NAMED_VIOLATIONS);
+        let shown: Vec<_> = shown.map(|(rule, message)| format!("{rule} {message}")).collect();
+        let shown = shown.join("; ");
+        let reason = format!(
+            "it adds or reveals {what}; make this change manually, and correct {them}: {shown}{rest}"
+        );
+        let rules = added.iter().map(|(rule, _)| (*rule).to_owned()).collect();
+        Some(AddedViolations { rules, reason })
     }
 }
 
