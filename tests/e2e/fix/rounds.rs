@@ -92,7 +92,7 @@ fn violations_that_a_fix_reveals_are_fixed_with_it() {
     let stderr = text(&output.stderr);
     assert_eq!(fs::read_to_string(&path).unwrap(), content("olm.package", ">=1.2.0"), "{stderr}");
     assert!(stderr.contains("\n2 violations fixed in 1 file"), "{stderr}");
-    // A version that nobody can correct: the first fix is not made either.
+    // No rule can correct this version, so the first fix is not made either.
     let unfixable = content("olm.packge", "newest");
     fs::write(&path, &unfixable).unwrap();
     let output = run(&directory, &["--fix", "--unsafe-fixes", "bundle"]);
