@@ -40,7 +40,8 @@ impl Fixer {
                 refused.clear();
                 continue;
             }
-            let mut round = Round::new(self, unit, current, &mut fixes, &mut trials, &mut paths);
+            let start = (current, candidates.as_slice());
+            let mut round = Round::new(self, unit, start, &mut fixes, &mut trials, &mut paths);
             let after = round.apply_all(&selected);
             refused.append(&mut round.refused);
             if after.is_some() {

@@ -64,6 +64,8 @@ pub(super) struct Round<'r, 'u> {
     paths: &'r mut RealPaths<'u>,
     /// The files that were read.
     read: HashMap<PathBuf, FileTexts>,
+    /// The keys of the fixes before the round. Others are those of violations that it adds or reveals.
+    known: BTreeSet<String>,
     /// Number of the fixes of the round that were made.
     made: usize,
     /// The keys of the fixes that were refused.
@@ -86,18 +88,31 @@ struct AddedViolations {
 }
 
 impl<'r, 'u> Round<'r, 'u> {
-    /// Starts the round after a result.
+    /// Starts the round after a result, with its fixes.
     pub(super) fn new(
         fixer: &'r Fixer,
         unit: &'r UnitSource<'u>,
-        before: &UnitResult,
+        (before, candidates): (&UnitResult, &[Candidate<'_>]),
         planned: &'r mut UnitFixes,
         trials: &'r mut TrialBudget,
         paths: &'r mut RealPaths<'u>,
     ) -> Self {
         let (read, made, refused) = (HashMap::new(), 0, BTreeSet::new());
         let (before, failure) = (KnownViolations::of(before), before.failure());
-        Self { fixer, unit, before, failure, fixes: planned, trials, paths, read, made, refused }
+        let known = candidates.iter().map(Candidate::key).collect();
+        Self {
+            fixer,
+            unit,
+            before,
+            failure,
+            fixes: planned,
+            trials,
+            paths,
+            read,
+            known,
+            made,
+            refused,
+        }
     }
 
     /// Applies the fixes, and returns the result after them; none if none of them can be applied.
@@ -152,7 +167,9 @@ impl<'r, 'u> Round<'r, 'u> {
         for _ in 0..MAX_REVEALS {
             let candidates = self.fixer.candidates(self.unit, &after, self.paths);
             let is_revealed = |candidate: &&Candidate<'_>| {
-                rules.contains(candidate.rule()) && !candidate.moves_file()
+                rules.contains(candidate.rule())
+                    && !candidate.moves_file()
+                    && !self.known.contains(&candidate.key())
             };
             let revealed = select(candidates.iter().filter(is_revealed).collect());
             let bytes = revealed.iter().map(|candidate| self.edited_bytes(candidate));
