@@ -136,7 +136,8 @@ pub fn text_fix(document: &Document, pointer: &str) -> Option<Fix> {
     ScalarText::read(document, pointer).map(|value| value.fix(pointer))
 }
 
-/// Returns the fix that writes a value as a string: a list or an object as its JSON text, if `allows_json`.
+/// Returns the fix that writes a value as a string: a list or an object as its JSON text, if `allows_json`, and the
+/// categories of an Operator with commas.
 /// This needs a review, unless the value of the annotation is JSON.
 pub fn string_fix(document: &Document, pointer: &str, allows_json: bool) -> Option<Fix> {
     const MAX_JSON_BYTES: u32 = 16 << 10;
@@ -145,6 +146,12 @@ pub fn string_fix(document: &Document, pointer: &str, allows_json: bool) -> Opti
         return text_fix(document, pointer);
     }
     let size = document.size(pointer).filter(|size| allows_json && *size <= MAX_JSON_BYTES);
+    if size.is_some() && pointer.ends_with("/categories") && document.kind(pointer) == Kind::List {
+        let categories = document.texts(pointer);
+        let is_complete =
+            document.length(pointer).map(usize::try_from) == Some(Ok(categories.len()));
+        return is_complete.then(|| propose(pointer, &categories.join(", ")));
+    }
     let json = size.and_then(|_| document.raw(pointer))?;
     let json = String::from_utf8(json).ok()?;
     let title = "write the value as JSON text";

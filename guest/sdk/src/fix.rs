@@ -14,6 +14,8 @@ use std::fmt::Write as _;
 
 use crate::bindings::opgate::policy::types;
 use crate::bindings::opgate::policy::types::{Edit, FixSafety, MoveEdit, RenameEdit, ValueEdit};
+use crate::go::folds_to;
+use crate::{Document, Kind};
 
 /// Maximum size of the edits of a fix with several parts, in bytes: below the maximum of the host.
 const MAX_BYTES: usize = 48 << 10;
@@ -138,10 +140,35 @@ impl Fix {
         self
     }
 
+    /// Reports whether it adds a member to an object of the document which has one whose name differs only in case:
+    /// the author meant that one.
+    pub fn adds_other_spelling(&self, document: &Document) -> bool {
+        self.0.edits.iter().any(|edit| match edit {
+            Edit::Set(edit) | Edit::Insert(edit) => has_other_spelling(document, &edit.pointer),
+            _ => false,
+        })
+    }
+
     fn with(mut self, edit: Edit) -> Self {
         self.0.edits.push(edit);
         self
     }
+}
+
+/// Reports whether the first member of a pointer that does not exist is there with a name in another case.
+fn has_other_spelling(document: &Document, pointer: &str) -> bool {
+    let mut parent = String::new();
+    for token in pointer.split('/').skip(1) {
+        let child = format!("{parent}/{token}");
+        if document.has(&child) {
+            parent = child;
+            continue;
+        }
+        let name = token.replace("~1", "/").replace("~0", "~");
+        let is_object = document.kind(&parent) == Kind::Object;
+        return is_object && document.keys(&parent).iter().any(|key| folds_to(key, &name));
+    }
+    false
 }
 
 impl From<Fix> for types::Fix {

@@ -106,6 +106,28 @@ pub fn apply(text: &str, name: &str, document: usize, edits: &[Edit]) -> Result<
     }
 }
 
+/// Reports whether a member or element has a comment inside of it or on its last line. A fix that moves it elsewhere
+/// would lose it.
+///
+/// # Errors
+/// Fails if there is no such place.
+pub fn has_comment(
+    text: &str,
+    name: &str,
+    document: usize,
+    removal: &Edit,
+) -> Result<bool, Refusal> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let source = Source::parse(text, name)?;
+    let (root, value) = (source.root(document)?, source.value(document)?);
+    let resolved = resolve(root, &value, removal)?;
+    let layout = Layout::of(&source, root, neighbour(&resolved, removal));
+    let lines = comments::own_lines(&layout, &resolved.place);
+    let splices =
+        lines.map(|lines| Splice { start: lines.start, end: lines.end, text: String::new() });
+    Ok(comments::are_lost(&layout, root, splices.as_slice(), None))
+}
+
 /// Reports whether a document has the expected value, and all others are unchanged.
 fn is_expected(before: &Source<'_>, after: &Source<'_>, document: usize, expected: &Value) -> bool {
     before.len() == after.len()
@@ -187,7 +209,7 @@ fn neighbour(resolved: &Resolved<'_>, edit: &Edit) -> usize {
 }
 
 /// Fails if a text is to stand for a number or boolean of the same value, but in another notation: which of them was
-/// meant is not known.
+/// meant is not known. So is the last zero of `1.20` in a text that does not begin with it.
 fn check_notation(
     layout: &Layout<'_>,
     node: &Node,
@@ -201,7 +223,8 @@ fn check_notation(
     let Ok(Value::String(text)) = serde_json::from_str(new) else { return Ok(()) };
     let written = layout.slice(node.start, node.end);
     let is_same = serde_json::from_str(&text).is_ok_and(|value| same_json(old, &value));
-    if is_same && text != written {
+    let ends_with_zero = written.contains('.') && written.ends_with('0');
+    if is_same && text != written || ends_with_zero && !text.starts_with(written) {
         return Err(Refusal::Notation(written.to_owned()));
     }
     Ok(())

@@ -158,6 +158,9 @@ impl<'a, 'r> Csv<'a, 'r> {
     pub(crate) fn fix(&mut self, rule: &Rule, fix: impl FnOnce() -> Option<Fix>) {
         let Source::Object(place) = &self.source else { return };
         if let Some(base) = object_pointer(place) {
+            let object = self.object;
+            // The fix of RBF-34 renames the misspelt member.
+            let fix = || fix().filter(|fix| !fix.adds_other_spelling(object));
             self.report.set_fix(rule, || fix().map(|fix| fix.below(&base)));
         }
     }

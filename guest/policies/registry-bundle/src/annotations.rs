@@ -60,7 +60,8 @@ impl Annotations<'_> {
         };
         for name in self.values.keys().filter(is_free) {
             let title = format!("rename the annotation to {key}");
-            let fix = if corrections::word(name, &[key]).is_some() {
+            let lacks_version = key.strip_suffix(".v1") == Some(name.as_str());
+            let fix = if lacks_version || corrections::word(name, &[key]).is_some() {
                 Fix::safe(title)
             } else if corrections::nearest(name, &[key]).is_some() {
                 // Keys with this prefix are only for the registry, which ignores those that it does not know.

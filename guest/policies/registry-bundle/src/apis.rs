@@ -258,7 +258,9 @@ pub(crate) fn check(
                 let message = format!("owned CRD {} not found in bundle {name}", key.quoted());
                 report.add(&RBF_07, field, message);
                 report.set_fix(&RBF_07, || {
+                    // A kind in lower case is the mistake of the CRD.
                     let kind = names_of_crds.kind_of(&crd_name, &key)?;
+                    let kind = Some(kind).filter(|kind| kind.starts_with(char::is_uppercase))?;
                     let is_owned = owned_kinds.contains(&(key.group, kind.to_owned()));
                     let entry = format!("/spec/customresourcedefinitions/owned/{index}/kind");
                     (!is_owned).then(|| corrections::write(file.pointer(&entry), kind))

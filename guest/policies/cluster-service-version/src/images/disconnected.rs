@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use opgate_sdk::go::quote;
 use opgate_sdk::image;
 use opgate_sdk::pods::PodSpec;
-use opgate_sdk::{Document, Fix, Kind, json_string, pods, rule, rules};
+use opgate_sdk::{Document, Fix, Kind, corrections, json_string, pods, rule, rules};
 
 use super::features;
 use crate::csv::{Csv, LazyViolation};
@@ -375,12 +375,18 @@ fn list_images(csv: &Document, listed: &BTreeMap<String, usize>) -> (Option<Fix>
     let mut images = BTreeSet::new();
     let mut entries = Vec::new();
     let mut is_complete = true;
+    // CSV-71 corrects these entries.
+    let corrected: BTreeSet<String> =
+        listed.keys().filter_map(|image| corrections::image_reference(image)).collect();
     for_each_image(csv, &pods::in_csv(csv), |image, used| {
         if listed.contains_key(image) || images.contains(image) {
             return;
         }
         let name = used.name();
-        let is_listable = image::digest(image).is_some() && entries.len() < MAX_ENTRIES;
+        let is_listable = image::digest(image).is_some()
+            && image::error(image).is_none()
+            && !corrected.contains(image)
+            && entries.len() < MAX_ENTRIES;
         if is_listable && !name.is_empty() && names.insert(name.clone()) {
             images.insert(image.to_owned());
             let [image, name] = [image, &name].map(json_string);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use opgate_sdk::go::quote;
 use opgate_sdk::image;
-use opgate_sdk::{Document, Fix, Kind, corrections, rule, rules};
+use opgate_sdk::{Document, Fix, Kind, corrections, escape, rule, rules};
 
 use super::add_violation;
 use super::disconnected::{self, CSV_67, CSV_68, FurtherViolations, InvalidImages};
@@ -192,12 +192,25 @@ fn check_reference(
     csv.fix(&CSV_71, || {
         let entry = format!("{LIST}/{index}");
         if image.is_empty() {
-            let is_empty = object.text_or_empty(&format!("{entry}/name")).is_empty();
-            return is_empty.then(|| Fix::safe("remove the empty entry").remove(entry));
+            return says_nothing(object, &entry)
+                .then(|| Fix::safe("remove the empty entry").remove(entry));
         }
         let reference = corrections::image_reference(image)?;
         Some(corrections::write(format!("{entry}/image"), &reference))
     });
+}
+
+/// Whether an entry is null or an object without a text, so that its author loses nothing. A misspelt key is a text.
+fn says_nothing(csv: &Document, entry: &str) -> bool {
+    let is_blank = |key: &String| {
+        let member = format!("{entry}/{}", escape(key));
+        csv.kind(&member) == Kind::Null || csv.text(&member).is_some_and(|text| text.is_empty())
+    };
+    match csv.kind(entry) {
+        Kind::Null => true,
+        Kind::Object => csv.keys(entry).iter().all(is_blank),
+        _ => false,
+    }
 }
 
 /// The images, with an empty one for an entry without an image.

@@ -143,14 +143,13 @@ impl FixOutcome {
         }
         let refused: BTreeSet<_> = self.refused.values().collect();
         for (FixNote { place, rule, title, .. }, reason) in refused.iter().take(MAX_REFUSED_LINES) {
-            tracing::warn!(
-                "{}",
-                one_line(&format!("{place}: not fixed: {rule} {title}: {reason}"), 1_024)
-            );
+            // The log would quote a text with `=`, and editors do not find the place then.
+            let line = format!("warning: {place}: not fixed: {rule} {title}: {reason}");
+            note(one_line(&line, 1_024));
         }
         let more = refused.len().saturating_sub(MAX_REFUSED_LINES);
         if more > 0 {
-            tracing::warn!("{more} more violations were not fixed");
+            note(format!("warning: {more} more violations were not fixed"));
         }
         if self.unfixed_units > 0 {
             tracing::warn!(

@@ -11,7 +11,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use opgate_fix::EditBudget;
+use opgate_edit::Edit;
+use opgate_fix::{EditBudget, Refusal};
 
 use super::added::{FieldChanges, KnownViolations};
 use super::candidates::{Candidate, select};
@@ -248,6 +249,8 @@ impl<'r, 'u> Round<'r, 'u> {
     /// Returns the texts after a fix.
     fn apply(&mut self, texts: &Texts, candidate: &Candidate<'_>) -> Result<Texts, String> {
         let edits: Vec<_> = candidate.edits()?.collect();
+        // What it removes in one place can be what it writes in another.
+        let can_move = edits.iter().any(|(_, it)| matches!(it.edit, Edit::Set { .. }));
         let mut texts = texts.clone();
         for (real, file_edit) in &edits {
             let FileEdit { path, document, edit, .. } = file_edit;
@@ -262,6 +265,12 @@ impl<'r, 'u> Round<'r, 'u> {
             let document = document.ok_or("the file itself has no values")?;
             // A link can have another name.
             let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if can_move
+                && matches!(edit, Edit::Remove { .. })
+                && opgate_fix::has_comment(&old, &name, document, edit).is_ok_and(|has| has)
+            {
+                return Err(Refusal::Comment(edit.pointer().to_owned()).to_string());
+            }
             let new = opgate_fix::apply(&old, &name, document, std::slice::from_ref(edit));
             let new = Some(new.map_err(|refusal| refusal.to_string())?.into());
             texts.insert(real.to_path_buf(), FileTexts { new, ..file });
