@@ -154,6 +154,8 @@ rule! {
     ///
     /// Correct the member that the message names. To encode an icon, use `base64 -w0 icon.svg`.
     ///
+    /// `opgate check --fix` corrects this where only one value is possible.
+    ///
     /// # Accepted
     ///
     /// ```yaml
@@ -176,14 +178,14 @@ rule! {
 
 /// Evaluates description and icon. Upstream decodes the icon, and does not check the image itself.
 fn check_description_and_icon(blob: &Blob<'_>, report: &mut Report<'_>) {
-    let mut complain = |field: String, why: String| {
+    let complain = |report: &mut Report<'_>, field: String, why: String| {
         report.add(&FBC_12, field, format!("parse package: {why}"));
     };
     match blob.kind("description") {
         Kind::Missing | Kind::Null | Kind::Text => {}
         kind => {
             let why = go_text::wrong_field(kind, "Package.description", "string");
-            complain(blob.field("description"), why);
+            complain(report, blob.field("description"), why);
         }
     }
     match blob.kind("icon") {
@@ -197,16 +199,24 @@ fn check_description_and_icon(blob: &Blob<'_>, report: &mut Report<'_>) {
                         let data = blob.value().text_or_empty(&pointer);
                         if let Err(at) = base64::decode(data.as_str(), &mut decoded) {
                             let why = format!("illegal base64 data at input byte {at}");
-                            complain(format!("{}.{name}", blob.field("icon")), why);
+                            complain(report, format!("{}.{name}", blob.field("icon")), why);
                         }
                     }
                     Kind::Text => {}
                     Kind::Missing | Kind::Null => {
                         let hint =
                             spelling::spelling_hint(blob.value(), &blob.pointer("icon"), name);
-                        complain(blob.field("icon"), format!("icon.{name} must be set{hint}"));
+                        complain(
+                            report,
+                            blob.field("icon"),
+                            format!("icon.{name} must be set{hint}"),
+                        );
+                        report.set_fix(&FBC_12, || {
+                            spelling::rename_fix(blob, &blob.pointer("icon"), name)
+                        });
                     }
                     kind => complain(
+                        report,
                         format!("{}.{name}", blob.field("icon")),
                         go_text::wrong_field(kind, &format!("Icon.icon.{name}"), go_type),
                     ),
@@ -215,7 +225,7 @@ fn check_description_and_icon(blob: &Blob<'_>, report: &mut Report<'_>) {
         }
         kind => {
             let why = go_text::wrong_field(kind, "Package.icon", "declcfg.Icon");
-            complain(blob.field("icon"), why);
+            complain(report, blob.field("icon"), why);
         }
     }
 }

@@ -4,8 +4,10 @@
 //! and [`crate::blob::Blob`] finds them. At deeper levels the documented spelling is required, and
 //! the message for a missing member contains the spelling of the document.
 
-use opgate_sdk::Document;
 use opgate_sdk::go::{folds_to, quote};
+use opgate_sdk::{Document, Fix, escape};
+
+use crate::blob::Blob;
 
 /// The spelling of a member that an object does not have under its documented name.
 pub(crate) fn other_spelling(object: &Document, pointer: &str, name: &str) -> Option<String> {
@@ -25,4 +27,13 @@ pub(crate) fn spelling_hint(object: &Document, pointer: &str, name: &str) -> Str
 /// ` (write "Type" as "type")`.
 pub(crate) fn key_spelling(key: &str, name: &str) -> String {
     format!(" (write {} as {})", quote(key), quote(name))
+}
+
+/// The fix that gives a missing member its documented name. `pointer` is that of its object in the blob.
+pub(crate) fn rename_fix(blob: &Blob<'_>, pointer: &str, name: &str) -> Option<Fix> {
+    let key = other_spelling(blob.value(), pointer, name)?;
+    let is_only = !is_ambiguous(blob.value(), pointer, name);
+    let fix = Fix::safe(format!("rename the member to {name}"));
+    let pointer = blob.absolute(&format!("{pointer}/{}", escape(&key)));
+    is_only.then(|| fix.rename_key(pointer, name))
 }

@@ -10,6 +10,7 @@ use crate::blob::Blob;
 use crate::bundle::Bundle;
 use crate::bundle::properties::PropertyValues;
 use crate::properties::field;
+use crate::spelling;
 
 rules![FBC_33, FBC_34, FBC_35, FBC_36];
 
@@ -279,9 +280,13 @@ fn value_pointer(blob: &Blob<'_>, property: u32, member: &str) -> String {
     blob.absolute(&format!("{}/{property}/value/{member}", blob.pointer("properties")))
 }
 
-/// The strict version that the version of a property means.
+/// The strict version that the version of a property means, or the right name of a member with the version.
 fn write_version(blob: &Blob<'_>, property: u32) -> Option<Fix> {
-    let own = format!("{}/{property}/value/version", blob.pointer("properties"));
+    let value = format!("{}/{property}/value", blob.pointer("properties"));
+    let own = format!("{value}/version");
+    if !blob.value().has(&own) {
+        return spelling::rename_fix(blob, &value, "version");
+    }
     let pointer = value_pointer(blob, property, "version");
     if let Some(scalar) = ScalarText::read(blob.value(), &own) {
         let text = corrections::version(&scalar.text)?;
