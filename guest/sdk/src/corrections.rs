@@ -136,9 +136,8 @@ pub fn text_fix(document: &Document, pointer: &str) -> Option<Fix> {
     ScalarText::read(document, pointer).map(|value| value.fix(pointer))
 }
 
-/// Returns the fix that writes a value as a string: a list or an object as its JSON text, if `allows_json`, and the
-/// categories of an Operator with commas.
-/// This needs a review, unless the value of the annotation is JSON.
+/// Returns the fix that writes a value as a string: a list or an object as its JSON text, if `allows_json`. The list
+/// of the annotation `categories` gets commas instead. This needs a review, unless the value of the annotation is JSON.
 pub fn string_fix(document: &Document, pointer: &str, allows_json: bool) -> Option<Fix> {
     const MAX_JSON_BYTES: u32 = 16 << 10;
     let is_json = matches!(document.kind(pointer), Kind::List | Kind::Object);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use opgate_edit::Edit;
 
-use crate::{apply as apply_edits, split_document};
+use crate::{apply as apply_edits, has_comment, split_document};
 
 /// An edit in a file of cases.
 #[derive(Default)]
@@ -182,4 +182,17 @@ fn documents_are_taken_out_of_a_file() {
     }
     assert!(split_document("a: 1\n", "a.yaml", 0).is_err());
     assert!(split_document("{\"a\": 1}{\"b\": 1}", "a.json", 0).is_err());
+}
+
+#[test]
+fn comments_inside_of_a_value_and_behind_it_are_found() {
+    for (text, expected) in [
+        ("a: {b: 1}\nc: 2 # other\n", false),
+        ("a: 1 # of a\nc: 2\n", true),
+        ("a:\n  # of b\n  b: 1\nc: 2\n", true),
+        ("# before\na: \"# text\"\nc: 2\n", false),
+    ] {
+        let removal = Edit::Remove { pointer: "/a".to_owned() };
+        assert_eq!(has_comment(text, "a.yaml", 0, &removal), Ok(expected), "{text}");
+    }
 }

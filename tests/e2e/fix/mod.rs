@@ -256,7 +256,7 @@ name: widget
 defaultChannel: stable
 ---
 schema: olm.channel
-package: {channel} # by hand
+package: {channel} # the channel
 name: stable
 entries:
 - name: widget.v1.0.0
@@ -286,7 +286,7 @@ properties:
     let both = blobs("wigdet", "wigdet");
     let path = write(&directory, "catalog/widget.yaml", &both);
     run(&directory, &["--fix", "--unsafe-fixes", "catalog"]);
-    assert!(fs::read_to_string(&path).unwrap().contains("package: wigdet # by hand"));
+    assert!(fs::read_to_string(&path).unwrap().contains("package: wigdet # the channel"));
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn violations_that_a_fix_reveals_are_fixed_with_it() {
     let content = |kind: &str, version: &str| {
         format!(
             "dependencies:
-  - type: {kind} # by hand
+  - type: {kind} # of a package
     value:
       packageName: etcd
       version: \"{version}\" # at least
